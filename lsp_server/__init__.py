@@ -1,0 +1,1 @@
+"""The language server: speaks LSP; knows nothing of tokens, GGUF or jails."""

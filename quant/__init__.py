@@ -1,0 +1,1 @@
+"""The weights: get them, check them, make them, know what they cost."""
