@@ -1,0 +1,69 @@
+"""Fixtures for all tests: what must be there, and workspaces that must not change."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support import workspace_hash
+
+IN_CI = os.environ.get("CI") == "true"
+
+
+def skip_or_fail(reason: str) -> None:
+    """In CI a part that cannot run is a failure; elsewhere a skip that says why in one line."""
+    if IN_CI:
+        pytest.fail(f"with CI=true this must run: {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture
+def require_model() -> None:
+    """The test needs llama-cpp-python."""
+    if importlib.util.find_spec("llama_cpp") is None:
+        skip_or_fail("llama-cpp-python is not installed: run `make setup`")
+
+
+@pytest.fixture
+def require_jail() -> None:
+    """The test needs jail backend A."""
+    from agent.jail.probe import probe_namespaces
+
+    outcome = probe_namespaces()
+    if not outcome.usable:
+        skip_or_fail(f"the jail cannot be had here: {outcome.reason}")
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Iterator[Path]:
+    """An empty workspace whose real files must not change between the test's `seal` and its end.
+
+    A test fills it, then calls `workspace.seal()` through `sealed`; most use `sealed` below.
+    """
+    path = tmp_path / "workspace"
+    path.mkdir()
+    yield path
+
+
+class Seal:
+    """Remembers the hash of a workspace and compares at the end."""
+
+    def __init__(self) -> None:
+        self.hashes: dict[Path, str] = {}
+
+    def __call__(self, path: Path) -> Path:
+        self.hashes[path] = workspace_hash(path)
+        return path
+
+
+@pytest.fixture
+def sealed() -> Iterator[Seal]:
+    """`sealed(path)`: from now to the end of the test nothing below `path` may change."""
+    seal = Seal()
+    yield seal
+    for path, before in seal.hashes.items():
+        assert workspace_hash(path) == before, f"the real workspace {path} changed"

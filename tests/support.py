@@ -1,0 +1,28 @@
+"""Small things that many tests share."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+
+
+def workspace_hash(root: str | os.PathLike[str]) -> str:
+    """Hash every name, type, mode, link target and byte below `root`, without following links."""
+    digest = hashlib.sha256()
+    top = os.fsencode(root)
+
+    def visit(path: bytes) -> None:
+        info = os.lstat(path)
+        digest.update(b"\0%s\0%o\0" % (os.path.relpath(path, top), info.st_mode))
+        if stat.S_ISLNK(info.st_mode):
+            digest.update(os.readlink(path))
+        elif stat.S_ISREG(info.st_mode):
+            with open(path, "rb") as file:
+                digest.update(hashlib.file_digest(file, "sha256").digest())
+        elif stat.S_ISDIR(info.st_mode):
+            for name in sorted(os.listdir(path)):
+                visit(os.path.join(path, name))
+
+    visit(top)
+    return digest.hexdigest()
