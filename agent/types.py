@@ -212,6 +212,19 @@ class FileState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PathDelta:
+    """One path whose state in the private view differs from the snapshot, before it is classified.
+
+    `base_known` is False where the real file changed during the run and its base was not kept.
+    """
+
+    path: str
+    before: FileState | None
+    after: FileState | None
+    base_known: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
     """Something the reviewer must see. `code` is stable; `why` says what would run it and when."""
 
