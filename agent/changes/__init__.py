@@ -1,0 +1,1 @@
+"""What a run changed: bytes and lines, differences, merging, proposals. Speaks no LSP and runs nothing."""
