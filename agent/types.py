@@ -380,6 +380,15 @@ class TurnFinished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationRestarted:
+    """The window was nearly full: from turn `step` on the conversation is the system prompt and `user`,
+    the issue with the model's own summary of the work so far."""
+
+    step: int
+    user: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolStarted:
     """A tool begins to run."""
 
@@ -427,6 +436,7 @@ RunEvent = (
     | TextDelta
     | Prefill
     | TurnFinished
+    | ConversationRestarted
     | ToolStarted
     | ToolFinished
     | TestsFinished
