@@ -20,7 +20,7 @@ _OVERFLOW = re.compile(
     r"maximum context length (?:is|of) \d"  # vLLM, OpenAI; SGLang: "… exceeds the model's maximum context length of"
     r"|longer than the model's context length"  # SGLang
     r"|longer than the maximum model length"  # vLLM
-    r"|exceeds? (?:the )?model'?s? maximum context length"
+    r"|exceeds? (?:the )?(?:model'?s? )?maximum context length"
     r"|exceeds? the (?:maximum )?(?:allowed|permitted) (?:input )?length"  # SGLang
     r"|exceeds the available context size"  # llama-server, before generating
     r"|context size has been exceeded"  # llama-server, while generating
