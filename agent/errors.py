@@ -87,6 +87,12 @@ class ConflictError(FrogError):
     kind = "conflict"
 
 
+class ResumeError(FrogError):
+    """A trajectory cannot be gone on with: it had ended, or a call now has another outcome."""
+
+    kind = "resume"
+
+
 class ProposalError(FrogError):
     """No such run, or its proposal cannot be read."""
 

@@ -117,7 +117,7 @@ async def _take_turns(
             return ExitReason.AGENT, turn.content
         observations = []
         for item in in_order(turn):
-            observation = await _answer(item, tools, recorder, step)
+            observation = await answer(item, tools, recorder, step)
             observations.append(observation)
             outcome = (*_identity(item), without_durations(observation.text))
             n_same = n_same + 1 if outcome == last_outcome else 1
@@ -126,7 +126,8 @@ async def _take_turns(
                 return ExitReason.STUCK, turn.content
 
 
-async def _answer(item: ToolCall | CallProblem, tools: ToolExecutor, recorder: Recorder, step: int) -> Observation:
+async def answer(item: ToolCall | CallProblem, tools: ToolExecutor, recorder: Recorder, step: int) -> Observation:
+    """Run a call, or name the format where there is none. Raises ToolRunnerDied."""
     if isinstance(item, CallProblem):
         call, observation = INVALID_CALL, describe_problem(item)
     else:

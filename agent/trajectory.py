@@ -87,6 +87,7 @@ class TrajectoryWriter:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.error: OSError | None = None
+        self.is_open = False
         self._descriptor: int | None = None
         self._pending: tuple[int, Turn] | None = None
         self._observations: list[Observation] = []
@@ -114,6 +115,7 @@ class TrajectoryWriter:
         except (OSError, UsageError) as error:
             self.error = error if isinstance(error, OSError) else OSError(error.message)
             return
+        self.is_open = True
         self._write(header)
 
     def message(self, role: str, content: str) -> None:

@@ -1,0 +1,75 @@
+"""`frog-lsp tool`, `parse` and `jail`: the tools, the parser and the jail by themselves, for pipes and tests."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+
+from agent.cli_parser import EXIT_OK, print_json, say
+from agent.errors import FrogError, UsageError
+from agent.visible import visible
+
+EXIT_NOT_JAILED = 125
+_MAX_TURN_BYTES = 64 << 20
+
+
+def add_arguments_tool(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `frog-lsp tool`."""
+    parser.add_argument("--workspace", metavar="W", required=True, help="the folder of the project")
+    parser.add_argument("--backend", choices=("auto", "namespaces", "files"), default="auto", help="the jail's backend")
+
+
+def run_tool(arguments: argparse.Namespace) -> int:
+    """One JSON object a line in, one a line out; at the end `{"changes", "patch"}`."""
+    from agent.tool_lines import serve_tool_lines
+
+    return asyncio.run(serve_tool_lines(arguments.workspace, backend=arguments.backend))
+
+
+def add_arguments_parse(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `frog-lsp parse`."""
+    parser.add_argument("--finish", choices=("stop", "length"), default="stop", help="why the generation ended")
+    parser.add_argument("--json", action="store_true", help="the output is JSON with or without it")
+
+
+def run_parse(arguments: argparse.Namespace) -> int:
+    """Raw output of the model on stdin, the parsed turn as JSON on stdout."""
+    from agent.model.tool_calls import parse_command
+
+    data = sys.stdin.buffer.read(_MAX_TURN_BYTES + 1)
+    if len(data) > _MAX_TURN_BYTES:
+        raise UsageError("the turn is longer than 64 MiB", "No model writes that.")
+    print_json(parse_command(data, arguments.finish))
+    return EXIT_OK
+
+
+def add_arguments_jail(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `frog-lsp jail`."""
+    parser.usage = "frog-lsp jail WORKSPACE [--backend B] [--read-only PATH]... [--limit NAME=VALUE]... -- ARGV..."
+    parser.add_argument("workspace", metavar="WORKSPACE", help="the folder that is writable, as a private copy")
+    parser.add_argument("--backend", default="auto", help="auto or namespaces")
+    parser.add_argument("--read-only", metavar="PATH", action="append", default=[], help="a path that is visible too")
+    parser.add_argument("--limit", metavar="NAME=VALUE", action="append", default=[], help="for example cpu_s=60")
+    parser.add_argument("argv", metavar="ARGV", nargs="*", help="the command and its arguments, after --")
+
+
+def run_jail(arguments: argparse.Namespace) -> int:
+    """Run one command in the jail; the exit code is the command's, 128+n, 124 or 125."""
+    from agent.jail.command import run_command
+    from agent.jail.spec import JailSpec, parse_limits
+
+    if not arguments.argv:
+        raise UsageError("no command is given", "Put it after --, for example `frog-lsp jail . -- ls`.")
+    try:
+        spec = JailSpec(
+            workspace=arguments.workspace,
+            read_only_paths=tuple(arguments.read_only),
+            limits=parse_limits(arguments.limit),
+        )
+        return run_command(spec, arguments.argv, arguments.backend)
+    except FrogError as error:
+        say(f"frog-lsp: jail: {visible(error.message)}\n")
+        if error.hint:
+            say(f"frog-lsp: jail: {visible(error.hint)}\n")
+        return EXIT_NOT_JAILED

@@ -1,0 +1,90 @@
+"""What the user's own settings file says about runs from the command line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from agent.config import load_user_config, user_config_path
+from agent.errors import UsageError
+from agent.trajectory import KEEP_DAYS
+from agent.types import JailSettings, Limits, ModelSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defaults:
+    """The values that a run has when the command line says nothing."""
+
+    model: ModelSpec
+    limits: Limits
+    jail: JailSettings
+    prompt_file: str | None
+    test_command: str | None
+    keep_days: float
+
+
+def load_defaults() -> Defaults:
+    """Read the settings file. Raises UsageError where a value has the wrong type."""
+    return defaults_from(load_user_config())
+
+
+def defaults_from(config: dict[str, Any]) -> Defaults:
+    """The defaults from an object with the keys of the editor settings, nested. Raises UsageError."""
+    read = _Reader(config)
+    limits = Limits()
+    kind = read("model.kind", str, "worker")
+    if kind not in ("worker", "endpoint"):
+        raise _wrong("model.kind", "worker or endpoint")
+    backend = read("jail.backend", str, "auto")
+    if backend not in ("auto", "namespaces", "files"):
+        raise _wrong("jail.backend", "auto, namespaces or files")
+    paths = read("jail.readOnlyPaths", list, [])
+    if not all(isinstance(path, str) for path in paths):
+        raise _wrong("jail.readOnlyPaths", "a list of paths")
+    return Defaults(
+        model=ModelSpec(
+            kind="endpoint" if kind == "endpoint" else "worker",
+            path=read("model.path", str, None),
+            base_url=read("model.baseUrl", str, None),
+            name=read("model.name", str, None),
+            api_key_env=read("model.apiKeyEnv", str, None),
+        ),
+        limits=Limits(
+            max_steps=read("limits.maxSteps", int, limits.max_steps),
+            context_tokens=read("limits.contextTokens", int, limits.context_tokens),
+            tokens_per_turn=read("limits.tokensPerTurn", int, limits.tokens_per_turn),
+            time_s=float(read("limits.timeS", (int, float), limits.time_s)),
+            thought_tokens=read("limits.thoughtTokens", int, None),
+        ),
+        jail=JailSettings(
+            backend="namespaces" if backend == "namespaces" else "files" if backend == "files" else "auto",
+            read_only_paths=tuple(paths),
+            python=read("jail.python", str, None),
+        ),
+        prompt_file=read("agent.promptFile", str, None),
+        test_command=read("tests.command", str, None),
+        keep_days=float(read("state.keepDays", (int, float), KEEP_DAYS)),
+    )
+
+
+class _Reader:
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._config = config
+
+    def __call__(self, key: str, kind: type | tuple[type, ...], default: Any) -> Any:
+        """The value of a dotted key, nested or not; null counts as absent."""
+        group, _, name = key.partition(".")
+        nested = self._config.get(group)
+        value = self._config.get(key, nested.get(name) if isinstance(nested, dict) else None)
+        if value is None:
+            return default
+        if isinstance(value, bool) or not isinstance(value, kind):
+            kinds = kind if isinstance(kind, tuple) else (kind,)
+            raise _wrong(key, " or ".join(item.__name__ for item in kinds))
+        if isinstance(value, int | float) and value <= 0 and group == "limits":
+            raise _wrong(key, "a number above 0")
+        return value
+
+
+def _wrong(key: str, wanted: str) -> UsageError:
+    return UsageError(f"the setting {key} must be {wanted}", f"Repair {user_config_path()}.")

@@ -1,0 +1,44 @@
+"""From the ModelSpec of a run to a model that can be opened."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from agent.errors import UsageError
+from agent.protocols import ChatModel
+from agent.types import RunSpec
+
+
+def choose_model(spec: RunSpec, on_note: Callable[[str], None]) -> ChatModel:
+    """Make the model of a run; nothing is loaded yet. Raises UsageError, ModelUnavailable, ModelFileError."""
+    if spec.model.kind == "endpoint":
+        return _endpoint(spec, on_note)
+    if spec.model.kind == "scripted":
+        from agent.model.scripted import ScriptedModel
+
+        if spec.model.path is None:
+            raise UsageError("the scripted model needs a file of turns", "Give --model scripted:FILE.")
+        return ScriptedModel(spec.model.path)
+    from agent.model.client import WorkerModel
+    from agent.model.locate import locate
+
+    return WorkerModel(locate(spec.model.path), seed=spec.seed)
+
+
+def _endpoint(spec: RunSpec, on_note: Callable[[str], None]) -> ChatModel:
+    from agent.model.consent import has_consent
+    from agent.model.endpoint import EndpointModel
+    from agent.model.endpoint_url import is_local
+
+    url = spec.model.base_url
+    if not url:
+        raise UsageError("no address of an endpoint is given", "Set `model.baseUrl`, or give --endpoint URL.")
+    if not is_local(url):
+        if not has_consent(url):
+            raise UsageError(
+                f"the endpoint {url} is not on this machine and you have not agreed to it",
+                "The issue and what the model reads would be sent there. If you want that: "
+                f"`frog-lsp model consent {url}`.",
+            )
+        on_note(f"The issue and every file that the model reads are sent to {url}.")
+    return EndpointModel(spec.model, seed=spec.seed, on_note=on_note)
