@@ -1,0 +1,99 @@
+"""Backend D: the four file tools on a private view, as a plain child without a shell.
+
+It runs no code of the workspace: the runner is ours, Bash is refused by it, and its changes go to a folder
+in the overlay's format. What it cannot promise is said in every result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+
+from agent.errors import JailUnavailable
+from agent.jail.child import reap
+from agent.jail.interpreter import runner_executable
+from agent.jail.launcher.seed import seed_buffers
+from agent.jail.namespaces import make_view_folder, remove_tree
+from agent.jail.spec import JailSpec
+from agent.types import JailInfo
+from agent.worktree.baseline import Baseline
+
+REDUCED = "Bash is not available: no command can be jailed here, so no test was run by the model"
+
+_STREAM_BYTES = 1024 * 1024
+_END_TIMEOUT_S = 1.0
+
+
+class FilesJail:
+    """A running runner of backend D."""
+
+    def __init__(self, process: asyncio.subprocess.Process, folder: str, view: int, reason: str) -> None:
+        self.process = process
+        self.info = JailInfo(backend="files", reduced=f"{REDUCED} ({reason})" if reason else REDUCED)
+        self.notes: tuple[str, ...] = (f"The jail is reduced: {REDUCED}.", *((reason,) if reason else ()))
+        self.limits: list[str] = []
+        self._folder = folder
+        self._view: int | None = view
+
+    async def end(self) -> None:
+        """Kill the runner; it has no children."""
+        if self.process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.kill()
+        await reap(self.process, _END_TIMEOUT_S)
+
+    def view_fd(self) -> int:
+        """The open upper layer."""
+        if self._view is None:
+            raise JailUnavailable("the private view is closed")
+        return self._view
+
+    def close(self) -> None:
+        """Remove the view. Idempotent."""
+        if self._view is not None:
+            os.close(self._view)
+            self._view = None
+            remove_tree(self._folder)
+
+
+def _lay_out(folder: str, spec: JailSpec, runner: bytes) -> tuple[str, str]:
+    """Make the upper layer, with the unsaved buffers in it, and the runner's file; their paths."""
+    upper, bundle = os.path.join(folder, "upper"), os.path.join(folder, "runner.pyz")
+    os.mkdir(upper, 0o700)
+    with open(bundle, "wb") as file:
+        file.write(runner)
+    if spec.buffers:
+        number = os.open(upper, os.O_RDONLY | os.O_DIRECTORY)
+        with Baseline(spec.workspace, {}) as real:
+            for path, content in spec.buffers.items():
+                seed_buffers(number, [(os.fsencode(path), content)], mode=real.mode_of(path))
+        os.close(number)
+    return upper, bundle
+
+
+async def start_files(spec: JailSpec, runner: bytes, reason: str = "") -> FilesJail:
+    """Start backend D for a checked spec; `reason` says why the jail is not a better one. Raises JailUnavailable."""
+    try:
+        folder = make_view_folder()
+    except OSError as error:
+        raise JailUnavailable(f"no private view can be made: {error}", "Free space in the cache folder.") from error
+    try:
+        upper, bundle = _lay_out(folder, spec, runner)
+        process = await asyncio.create_subprocess_exec(
+            *(runner_executable(), "-I", "-S", bundle, "--root", spec.workspace, "--upper", upper, "--no-bash"),
+            env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": folder, "TMPDIR": folder},
+            cwd=folder,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=_STREAM_BYTES,
+            start_new_session=True,
+        )
+        view = os.open(upper, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        remove_tree(folder)
+        raise JailUnavailable(
+            f"the file tools cannot be started: {error}", "Free space in the cache folder."
+        ) from error
+    return FilesJail(process, folder, view, reason)

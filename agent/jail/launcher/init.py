@@ -1,0 +1,170 @@
+"""PID 1 of the jail: trusted, builds it, starts the runner, reaps, watches, and takes everything with it."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+
+from agent.jail.launcher import kernel, watch
+from agent.jail.launcher.canaries import missed_canaries
+from agent.jail.launcher.confine import confine
+from agent.jail.launcher.mounts import build_root
+from agent.jail.launcher.status import StatusPipe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_TICK_MS = 100
+
+
+def run_init(plan: dict[str, Any], runner: bytes, status: StatusPipe) -> None:
+    """Never returns. Exits when the runner ended, when a limit was met, or when the other side is gone."""
+    try:
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL, "death with the parent")
+        kernel.prctl(kernel.PR_SET_DUMPABLE, 0, "not dumpable")
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # the default of PID 1 is to ignore its children's signals
+        upper = build_root(plan, runner)
+        status.send(b"VIEW", upper)
+        os.close(upper)
+        pid = _start_runner(plan, status)
+        status.send(b"READY")
+        _close_standard_streams()
+        ended = _watch(plan, pid, status)
+        _end_everything()
+        status.send(b"EXIT %d" % ended if ended is not None else b"GONE")
+    except kernel.StepError as error:
+        status.send_failure(error.step, error.number)
+    except OSError as error:
+        status.send_failure(f"{error.filename!r}" if error.filename else "preparing the jail", error.errno or 0)
+    finally:
+        os._exit(0)
+
+
+def _start_runner(plan: dict[str, Any], status: StatusPipe) -> int:
+    """Fork the runner and wait until it was executed. Raises StepError where it was not."""
+    here, there = os.pipe2(os.O_CLOEXEC)
+    pid = os.fork()
+    if pid == 0:
+        os.close(here)
+        status.close()
+        _become_runner(plan, there)
+    os.close(there)
+    with open(here, "rb") as pipe:
+        answer = pipe.read(4096)
+    if answer:
+        step, _, number = answer.rpartition(b"\0")
+        raise kernel.StepError(os.fsdecode(step), int(number))
+    return pid
+
+
+def _become_runner(plan: dict[str, Any], report: int) -> None:
+    """Confine this process, prove it, execute. What goes wrong is written to `report`; never returns."""
+    step = "start of the runner"
+    try:
+        os.setsid()
+        if report != 3:
+            os.dup2(report, 3, inheritable=False)
+        os.closerange(4, 65_536)
+        step = "confinement"
+        confine(plan)
+        step = "canaries"
+        missed = missed_canaries(plan)
+        if missed:
+            os.write(3, ("canary: " + ", ".join(missed)).encode() + b"\x000")
+            os._exit(125)
+        step = "start of " + os.fsdecode(plan["argv"][0])
+        environment = dict(plan["environment"])
+        os.execvpe(plan["argv"][0], plan["argv"], environment)  # noqa: S606
+    except kernel.StepError as error:
+        os.write(3, f"{error.step}\0{error.number}".encode())
+    except OSError as error:
+        os.write(3, f"{step}\0{error.errno}".encode())
+    finally:
+        os._exit(127)
+
+
+def _close_standard_streams() -> None:
+    """The runner's ends of the pipes must be the only ones, so that the outside sees when it ends."""
+    null = os.open("/dev/null", os.O_RDWR)
+    for number in (0, 1, 2):
+        os.dup2(null, number)
+    os.close(null)
+
+
+def _watch(plan: dict[str, Any], runner: int, status: StatusPipe) -> int | None:
+    """Reap and watch until the runner ended (its wait status), or None when the other side is gone."""
+    deadline = time.monotonic() + plan["wall_s"]
+    end_of_runner = os.pidfd_open(runner)
+    poll = select.poll()
+    poll.register(end_of_runner, select.POLLIN)
+    poll.register(status.fileno(), select.POLLIN)
+    while True:
+        for number, _ in poll.poll(_TICK_MS):
+            if number == status.fileno():
+                return None
+        ended = _reap(runner)
+        if ended is not None:
+            return ended
+        if time.monotonic() > deadline:
+            status.send(b"LIMIT wall_s")
+            os.kill(runner, signal.SIGKILL)
+            continue
+        _enforce(plan, runner, status)
+
+
+def _reap(runner: int) -> int | None:
+    """Collect everything that ended; the wait status of the runner where it is among them."""
+    ended = None
+    try:
+        while True:
+            pid, wait_status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                break
+            if pid == runner:
+                ended = wait_status
+    except ChildProcessError:
+        pass
+    return ended
+
+
+def _enforce(plan: dict[str, Any], runner: int, status: StatusPipe) -> None:
+    """Kill what uses too much: everything but the runner first, so that the run itself can go on."""
+    pids = watch.processes()
+    limit = plan["memory_bytes"]
+    if len(pids) > plan["processes"] + 300:
+        broken = b"processes"
+    elif watch.memory_bytes(pids, limit) > limit:
+        broken = b"memory_bytes"
+    else:
+        return
+    status.send(b"LIMIT " + broken)
+    others = [pid for pid in pids if pid != runner]
+    spares = plan["spares_runner"] and (broken == b"processes" or watch.memory_bytes([runner], limit) <= limit)
+    for pid in others if spares else [*others, runner]:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+
+
+def _end_everything() -> None:
+    """Kill every process of the jail and wait until none is left."""
+    is_empty = False
+    while not is_empty:
+        try:
+            os.kill(-1, signal.SIGKILL)
+            os.waitpid(-1, 0)
+        except (ProcessLookupError, ChildProcessError):
+            is_empty = _is_childless()
+
+
+def _is_childless() -> bool:
+    """Reap the next child; True where there is none, dead or alive."""
+    try:
+        os.waitpid(-1, 0)
+    except ChildProcessError:
+        return True
+    return False

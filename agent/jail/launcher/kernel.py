@@ -1,0 +1,136 @@
+"""System calls that Python 3.11 does not have, through ctypes. Each failure names its step."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
+MS_NOSUID, MS_NODEV, MS_NOEXEC = 2, 4, 8
+ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV, ATTR_NOEXEC = 1, 2, 4, 8
+CLONE_NEWNS, CLONE_NEWCGROUP, CLONE_NEWUTS, CLONE_NEWIPC = 0x20000, 0x2000000, 0x4000000, 0x8000000
+CLONE_NEWUSER, CLONE_NEWPID, CLONE_NEWNET = 0x10000000, 0x20000000, 0x40000000
+MNT_DETACH = 2
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_SECUREBITS = 1, 4, 24, 28
+PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 38, 47, 4
+# NOROOT, NO_SETUID_FIXUP, NO_CAP_AMBIENT_RAISE, each with its lock
+SECUREBITS = 0x01 | 0x02 | 0x04 | 0x08 | 0x40 | 0x80
+
+OVERLAYFS_MAGIC, TMPFS_MAGIC = 0x794C7630, 0x01021994
+
+# The same on every architecture since they were added (5.12, 5.13); the others are per machine.
+SYS_MOUNT_SETATTR, SYS_LANDLOCK_CREATE, SYS_LANDLOCK_ADD, SYS_LANDLOCK_RESTRICT = 442, 444, 445, 446
+_BY_MACHINE = {"x86_64": {"pivot_root": 155, "seccomp": 317, "capset": 126}}
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class StepError(Exception):
+    """A step of building the jail failed; `number` is the errno."""
+
+    def __init__(self, step: str, number: int) -> None:
+        super().__init__(f"{step}: {os.strerror(number)}")
+        self.step = step
+        self.number = number
+
+
+def checked(result: int, step: str) -> int:
+    """`result`, unless it says that the call failed. Raises StepError."""
+    if result < 0:
+        raise StepError(step, ctypes.get_errno())
+    return result
+
+
+def syscall(number: int | str, step: str, *arguments: Any) -> int:
+    """A raw system call by number, or by name where the number depends on the machine. Raises StepError."""
+    if isinstance(number, str):
+        number = _BY_MACHINE[os.uname().machine][number]
+    values = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
+    return checked(int(_libc.syscall(ctypes.c_long(number), *values)), step)
+
+
+def unshare(flags: int, step: str) -> None:
+    """Enter new namespaces. Raises StepError."""
+    checked(_libc.unshare(flags), step)
+
+
+def mount(
+    source: bytes | None, target: bytes, kind: bytes | None, flags: int, options: bytes | None, step: str
+) -> None:
+    """Mount. Raises StepError."""
+    checked(_libc.mount(source, target, kind, ctypes.c_ulong(flags), options), step)
+
+
+def set_attributes(target: bytes, attributes: int, step: str) -> None:
+    """Set attributes of a mount and of all mounts below it, at once (Linux 5.12). Raises StepError."""
+    at_fdcwd, at_recursive = -100, 0x8000
+    wanted = attributes.to_bytes(8, "little") + bytes(24)
+    syscall(SYS_MOUNT_SETATTR, step, at_fdcwd, ctypes.c_char_p(target), at_recursive, wanted, len(wanted))
+
+
+def bind(source: bytes, target: bytes, attributes: int, step: str) -> None:
+    """Bind `source` with all below it at `target`, with these attributes on all of it. Raises StepError."""
+    mount(source, target, None, MS_BIND | MS_REC, None, step)
+    set_attributes(target, attributes, step)
+
+
+def pivot_root_here(step: str) -> None:
+    """Make the current folder, a mount, the root; the old root is gone. Raises StepError."""
+    syscall("pivot_root", step, ctypes.c_char_p(b"."), ctypes.c_char_p(b"."))
+    checked(_libc.umount2(b".", MNT_DETACH), step)
+    os.chdir("/")
+
+
+def prctl(option: int, value: int, step: str, third: int = 0) -> None:
+    """prctl with up to two arguments. Raises StepError."""
+    zero = ctypes.c_ulong(0)
+    checked(_libc.prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(third), zero, zero), step)
+
+
+def drop_capabilities() -> None:
+    """No capability is left in any set, and none can come back with exec, root or not. Raises StepError."""
+    prctl(PR_SET_SECUREBITS, SECUREBITS, "securebits")
+    with open("/proc/sys/kernel/cap_last_cap", "rb") as file:
+        last = int(file.read())
+    for capability in range(last + 1):
+        prctl(PR_CAPBSET_DROP, capability, "bounding set")
+    prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, "ambient set")
+
+
+def clear_capability_sets() -> None:
+    """Empty the effective, permitted and inheritable sets. Raises StepError."""
+    version_3 = (0x20080522).to_bytes(4, "little") + bytes(4)
+    syscall("capset", "capset", version_3, bytes(24))
+
+
+def install_filter(program: list[tuple[int, int, int, int]]) -> None:
+    """Install a seccomp filter for good. Needs no_new_privs. Raises StepError."""
+    raw = b"".join(
+        code.to_bytes(2, "little") + bytes((if_true, if_false)) + (constant & 0xFFFFFFFF).to_bytes(4, "little")
+        for code, if_true, if_false, constant in program
+    )
+    buffer = ctypes.create_string_buffer(raw, len(raw))
+    head = len(program).to_bytes(8, "little") + ctypes.addressof(buffer).to_bytes(8, "little")
+    syscall("seccomp", "seccomp", 1, 0, head)
+
+
+def filesystem_of(path: bytes) -> int:
+    """The magic number of the file system at `path`. Raises StepError."""
+    buffer = ctypes.create_string_buffer(256)
+    checked(_libc.statfs(path, buffer), "statfs")
+    return int.from_bytes(buffer.raw[:8], "little")
+
+
+def can_unshare_user() -> bool:
+    """Try to make a nested user namespace: True where it works (then the jail is no jail)."""
+    return int(_libc.unshare(CLONE_NEWUSER)) == 0
+
+
+def landlock_version() -> int:
+    """The Landlock ABI, 0 where there is none."""
+    return max(0, int(_libc.syscall(ctypes.c_long(SYS_LANDLOCK_CREATE), None, ctypes.c_long(0), ctypes.c_long(1))))

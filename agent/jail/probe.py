@@ -1,0 +1,98 @@
+"""Whether backend A can be had here, found out by doing it."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import tempfile
+from dataclasses import dataclass
+
+from agent.errors import FrogError, JailUnavailable
+from agent.jail.host import gather_host_facts
+from agent.jail.namespaces import make_view_folder, memory_view_works, remove_tree
+from agent.jail.plan import plan_namespaces
+from agent.jail.spec import JailSpec
+from agent.jail.start import START_TIMEOUT_S, Launch, prepare_launch
+
+# Without user attributes an overlay mounts and then fails at exactly this.
+_TRIAL = ("/bin/sh", "-c", "rm -rf d && mkdir d && : > d/new && test ! -e d/old && mv d e")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeOutcome:
+    """Whether backend A works; if not, why, and what a user can do."""
+
+    usable: bool
+    reason: str = ""
+    hint: str = ""
+
+
+@functools.cache
+def probe_namespaces() -> ProbeOutcome:
+    """Start a whole jail, canaries included, on a workspace of our own. Remembered for this process."""
+    return probe_namespaces_now()
+
+
+def probe_namespaces_now() -> ProbeOutcome:
+    """The same, anew."""
+    with tempfile.TemporaryDirectory(prefix="frog-lsp-probe-") as folder:
+        try:
+            os.mkdir(os.path.join(folder, "d"))
+            with open(os.path.join(folder, "d", "old"), "wb"):
+                pass
+            return _try(folder)
+        except FrogError as error:
+            return ProbeOutcome(usable=False, reason=error.message, hint=error.hint)
+        except OSError as error:
+            return ProbeOutcome(usable=False, reason=f"the probe could not be made: {error}")
+
+
+def _try(folder: str) -> ProbeOutcome:
+    disk_view = None if memory_view_works() else make_view_folder()
+    try:
+        spec = JailSpec(workspace=os.path.realpath(folder))
+        facts, _ = gather_host_facts(spec, disk_view=disk_view)
+        launch = prepare_launch(plan_namespaces(spec, facts, _TRIAL), b"")
+        try:
+            status = _run(launch)
+        finally:
+            launch.close()
+    finally:
+        if disk_view is not None:
+            remove_tree(disk_view)
+    if status != 0:
+        return ProbeOutcome(
+            usable=False,
+            reason="folders cannot be replaced in the private view (overlay without user attributes)",
+            hint="Linux 5.11 or later with overlay `userxattr` is needed.",
+        )
+    return ProbeOutcome(usable=True)
+
+
+def _run(launch: Launch) -> int | None:
+    """Run a launch to its end, without asyncio. Raises JailUnavailable."""
+    with subprocess.Popen(
+        launch.command,
+        env=launch.environment,
+        pass_fds=launch.pass_fds,
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    ) as process:
+        try:
+            launch.started()
+            launch.channel.socket.settimeout(START_TIMEOUT_S)
+            while launch.wait_status is None:
+                message = launch.channel.receive()
+                launch.take(message)
+                if message is None:
+                    break
+        except TimeoutError as error:
+            raise JailUnavailable("the jail was not ready in time", "The machine may be overloaded.") from error
+        finally:
+            launch.kill()
+            process.kill()
+    return launch.wait_status

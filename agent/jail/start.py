@@ -1,0 +1,134 @@
+"""Starts the launcher of backend A: its command line, what it inherits, and the order of its first messages."""
+
+from __future__ import annotations
+
+import marshal
+import os
+import secrets
+import signal
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+import agent
+from agent.errors import JailUnavailable
+from agent.jail.channel import StatusChannel, StatusMessage, explain_failure
+from agent.jail.interpreter import runner_executable
+from agent.jail.plan import Plan
+from agent.jail.traps import Traps, set_traps
+
+START_TIMEOUT_S = 20.0
+
+# Our own modules come last: nothing beside the package can stand in for the standard library.
+_BOOT = (
+    "import sys; sys.path.append(sys.argv[1]); from agent.jail.launcher.main import main; main(*map(int, sys.argv[2:]))"
+)
+
+
+@dataclass(slots=True)
+class Launch:
+    """A launcher that is about to start. `pass_fds` and `channel.child` are for the child only."""
+
+    command: tuple[str, ...]
+    environment: dict[str, str]
+    pass_fds: tuple[int, ...]
+    channel: StatusChannel
+    traps: Traps
+    init: int | None = None
+    view: int | None = None
+    ready: bool = False
+    limits: list[str] = field(default_factory=list)
+    wait_status: int | None = None
+
+    def started(self) -> None:
+        """The child has inherited what it needs: close our copies."""
+        for number in self.pass_fds:
+            if number != self.channel.child.fileno():
+                os.close(number)
+        self.channel.child.close()
+        self.pass_fds = ()
+
+    def take(self, message: StatusMessage | None) -> None:
+        """Take the next message. Raises JailUnavailable where the jail cannot be had."""
+        if message is None:
+            if not self.ready:
+                raise JailUnavailable("the jail's launcher died", "See the log; `frog-lsp doctor` tries it again.")
+            return
+        if message.word == "INIT" and message.descriptors and self.init is None:
+            self.init = message.descriptors[0]
+        elif message.word == "VIEW" and message.descriptors and self.view is None:
+            self.view = message.descriptors[0]
+        elif message.word == "READY":
+            if self.view is None:
+                raise JailUnavailable("the jail started without a private view", "Please report this.")
+            if not self.traps.untouched():
+                raise JailUnavailable(
+                    "jail `namespaces` did not prove itself: a host file changed", "Please report this."
+                )
+            self.ready = True
+            self.traps.close()
+        elif message.word == "LIMIT":
+            self.limits.append(message.text)
+        elif message.word == "EXIT":
+            self.wait_status = int(message.text)
+        elif message.word == "FAIL":
+            raise explain_failure(message)
+
+    def kill(self) -> None:
+        """Kill PID 1 of the jail, and with it everything in it."""
+        if self.init is not None:
+            try:
+                signal.pidfd_send_signal(self.init, signal.SIGKILL)
+            except ProcessLookupError:
+                return
+
+    def close(self) -> None:
+        """Release all descriptors. Idempotent."""
+        if self.pass_fds:
+            self.started()
+        self.channel.close()
+        self.traps.close()
+        for number in (self.init, self.view):
+            if number is not None:
+                os.close(number)
+        self.init = self.view = None
+
+
+def prepare_launch(plan: Plan, runner: bytes, buffers: Mapping[str, bytes] | None = None) -> Launch:
+    """Set the traps and lay out what the launcher inherits. Raises JailUnavailable."""
+    nonce = secrets.token_hex(16).encode()
+    seeds = tuple((os.fsencode(path), content) for path, content in (buffers or {}).items())
+    traps = set_traps()
+    channel = StatusChannel(nonce)
+    numbers = []
+    wire = encode_plan(plan) | {"nonce": nonce, "traps": traps.described(), "buffers": seeds}
+    # marshal needs no import in the launcher; only we write it, and only our own child reads it
+    for name, data in (("plan", marshal.dumps(wire)), ("runner", runner)):
+        number = os.memfd_create(name, os.MFD_CLOEXEC)
+        with open(number, "wb", closefd=False) as file:
+            file.write(data)
+        os.lseek(number, 0, os.SEEK_SET)
+        numbers.append(number)
+    numbers.append(channel.child.fileno())
+    package_root = os.path.dirname(os.path.dirname(os.path.abspath(agent.__file__)))
+    return Launch(
+        command=(runner_executable(), "-I", "-S", "-c", _BOOT, package_root, *map(str, numbers)),
+        environment={"LC_CTYPE": "C.UTF-8", "FROG_LSP_CANARY": traps.token},
+        pass_fds=tuple(numbers),
+        channel=channel,
+        traps=traps,
+    )
+
+
+def encode_plan(plan: Plan) -> dict[str, object]:
+    """The plan with bytes for paths and variables, as the launcher takes it."""
+    encoded = {name: _encode(value) for name, value in asdict(plan).items()}
+    encoded["rlimits"] = plan.rlimits
+    return encoded
+
+
+def _encode(value: object) -> object:
+    if isinstance(value, str):
+        return os.fsencode(value)
+    if isinstance(value, (tuple, list)):
+        return tuple(_encode(item) for item in value)
+    return value
