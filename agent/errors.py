@@ -41,6 +41,12 @@ class ModelFileError(ModelUnavailable):
     kind = "model_file"
 
 
+class DownloadError(FrogError):
+    """A model could not be downloaded, or what came is not what was promised."""
+
+    kind = "download"
+
+
 class ContextTooLarge(UsageError):
     """A context was asked for by hand that does not fit; `largest` does."""
 

@@ -1,0 +1,62 @@
+"""Progress in bytes on stderr: a bar where a person looks, a line at each tenth where not."""
+
+from __future__ import annotations
+
+import sys
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+
+class ByteProgress:
+    """Use as a context; `update` takes (bytes done, bytes in all)."""
+
+    def __init__(self, title: str) -> None:
+        self._title = title
+        self._console = Console(stderr=True)
+        self._bar: Progress | None = None
+        self._shown = -1
+        if sys.stderr.isatty():
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                DownloadColumn(),
+                TransferSpeedColumn(),
+                TimeRemainingColumn(),
+                console=self._console,
+                transient=True,
+            )
+        self._task = self._bar.add_task(title, total=None) if self._bar else None
+
+    def __enter__(self) -> Self:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def update(self, done: int, total: int, title: str | None = None) -> None:
+        """Show that `done` of `total` bytes are done."""
+        if title is not None and title != self._title:
+            self._title, self._shown = title, -1
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, description=self._title, completed=done, total=total)
+            return
+        tenth = 10 * done // total if total else 0
+        if tenth > self._shown:
+            self._shown = tenth
+            self.note(f"{self._title}: {10 * tenth} % of {total / 1e9:.2f} GB")
+
+    def note(self, text: str) -> None:
+        """Say a line without spoiling the bar."""
+        if self._bar is not None:
+            self._bar.console.print(text, markup=False, highlight=False)
+        else:
+            sys.stderr.write(f"{text}\n")
+            sys.stderr.flush()

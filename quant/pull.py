@@ -1,0 +1,255 @@
+"""Getting a model from the Hugging Face Hub: resumed, pinned, checked.
+
+huggingface_hub answers what the file is (commit, size, hash), knows the user's token, and moves the bytes. Its
+`hf_hub_download` forgets what it has when it is interrupted; here a part of the file is kept and gone on with.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from agent.errors import DownloadError, FrogError
+from agent.model.installed import InstalledModel, find_damage, hash_file, installed_models, models_dir
+from quant.catalog import CatalogEntry
+from quant.gguf_size import check_gguf
+from quant.store import Progress, check_known, check_space, hold, install, mark_checked, parts_of
+
+MAX_FAILURES = 4  # tries in a row that bring no byte
+FIRST_WAIT_S = 1.0
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteFile:
+    """What the hub says of a file. `url` names the commit; `sha256` is None for small files outside LFS."""
+
+    url: str
+    commit: str
+    etag: str
+    size_bytes: int | None
+
+    @property
+    def sha256(self) -> str | None:
+        """The hash that the hub promises."""
+        return self.etag if _SHA256.fullmatch(self.etag) else None
+
+
+def pull(
+    entry: CatalogEntry,
+    *,
+    on_progress: Progress | None = None,
+    on_note: Callable[[str], None] | None = None,
+    first_wait_s: float = FIRST_WAIT_S,
+) -> InstalledModel:
+    """Have the model of `entry`: without a network where it is kept and whole, else from the hub.
+
+    An interrupted download goes on where it stopped, also in a later process. `on_progress` gets (bytes, bytes in
+    all). Raises DownloadError, ModelFileError, UsageError.
+    """
+    say = on_note or (lambda _: None)
+    with hold(entry.name, lambda: say(f"another frog-lsp is getting {entry.name}; waiting for it")):
+        before = installed_models().get(entry.name)
+        if before is not None and before.repository == entry.repository:
+            damage = find_damage(before, always_hash=True)
+            if damage is None:
+                mark_checked(before)
+                return before
+            say(f"the kept file is not used: {damage}; getting it again")
+        pinned = before.revision if before is not None and before.repository == entry.repository else None
+        remote = ask_hub(entry, pinned or entry.revision)
+        check_promise(entry, remote, before)
+        part = models_dir() / f".{entry.name}.{remote.commit[:12]}-{_word(remote.etag)}.part"
+        for old in parts_of(entry.name):
+            if old != part:
+                old.unlink(missing_ok=True)
+        have = part.stat().st_size if part.exists() else 0
+        if have:
+            say(f"going on with {have:,} bytes that are here already")
+        check_space((remote.size_bytes or entry.size_bytes) - have)
+        _fetch(entry, remote, part, on_progress, first_wait_s)
+        return _check_and_install(entry, remote, part, before)
+
+
+def ask_hub(entry: CatalogEntry, revision: str) -> RemoteFile:
+    """What the hub says of the file of `entry`. Raises DownloadError."""
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
+
+    try:
+        url = hf_hub_url(entry.repository, entry.file, revision=revision)
+        answer = get_hf_file_metadata(url)
+        commit, etag = answer.commit_hash, answer.etag
+        if commit is None or etag is None or not _COMMIT.fullmatch(commit):
+            raise DownloadError(
+                f"the server for {entry.repository} does not speak as the Hugging Face Hub",
+                "Check HF_ENDPOINT and the proxy settings.",
+            )
+        return RemoteFile(
+            url=hf_hub_url(entry.repository, entry.file, revision=commit),
+            commit=commit,
+            etag=etag,
+            size_bytes=answer.size,
+        )
+    except Exception as error:
+        raise explain(error, entry) from error
+
+
+def check_promise(entry: CatalogEntry, remote: RemoteFile, before: InstalledModel | None) -> None:
+    """Before a byte is moved: raises DownloadError where the hub offers another file than the one that is known."""
+    if remote.size_bytes is not None and remote.sha256 is not None:
+        check_known(entry, remote.size_bytes, remote.sha256, before)
+
+
+def explain(error: Exception, entry: CatalogEntry) -> FrogError:
+    """Our error for one of huggingface_hub's, of its HTTP client's, or of the disk's."""
+    from huggingface_hub import errors
+
+    if isinstance(error, FrogError):
+        return error
+    by_hand = f"Or get the file on another machine and run `frog-lsp model pull {entry.name} --from PATH`."
+    where = f"{entry.repository}/{entry.file}"
+    if isinstance(error, errors.GatedRepoError):
+        return DownloadError(
+            f"{entry.repository} is gated: its terms must be accepted first",
+            f"Accept them on its page, then run `hf auth login`. {by_hand}",
+        )
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return DownloadError(
+            f"there is no repository {entry.repository}, or it is private",
+            f"Check the name; for a private one run `hf auth login`. {by_hand}",
+        )
+    if isinstance(error, errors.RevisionNotFoundError | errors.EntryNotFoundError):
+        return DownloadError(f"{where} does not exist at the revision that is pinned", f"Check the catalog. {by_hand}")
+    if isinstance(error, errors.OfflineModeIsEnabled):
+        return DownloadError("downloads are switched off by HF_HUB_OFFLINE", by_hand)
+    if isinstance(error, errors.HfHubHTTPError):
+        status = getattr(getattr(error, "response", None), "status_code", "an error")
+        return DownloadError(f"the hub answered {status} for {where}", f"Try again later. {by_hand}")
+    if isinstance(error, errors.HFValidationError):
+        return DownloadError(f"{entry.repository} is no name of a repository", "Names are OWNER/REPOSITORY.")
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DownloadError(
+            f"the disk of {models_dir()} is full; what was got is kept", "Make room and run the same command again."
+        )
+    if isinstance(error, _http_error()) or (isinstance(error, OSError) and error.errno is None):
+        return DownloadError(
+            f"{where} cannot be downloaded: {str(error).splitlines()[0] if str(error) else type(error).__name__}",
+            f"Check the network and run the same command again: it goes on where it stopped. {by_hand}",
+        )
+    return DownloadError(f"{where} cannot be downloaded: {type(error).__name__}: {error}", by_hand)
+
+
+class _CountingFile:
+    """A file that tells how long it is after each write; huggingface_hub writes to it."""
+
+    def __init__(self, file: IO[bytes], n_bytes: int | None, on_progress: Progress | None) -> None:
+        self._file = file
+        self._n_bytes = n_bytes
+        self._on_progress = on_progress
+
+    def write(self, data: bytes) -> int:
+        """Write, and report. Raises OSError where the server sends more than it promised."""
+        written = self._file.write(data)
+        done = self._file.tell()
+        if self._n_bytes is not None and done > self._n_bytes:
+            raise _TooLongError
+        if self._on_progress is not None:
+            self._on_progress(done, self._n_bytes or done)
+        return written
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+class _TooLongError(Exception):
+    """The server sent more bytes than the file has."""
+
+
+def _fetch(
+    entry: CatalogEntry, remote: RemoteFile, part: Path, on_progress: Progress | None, first_wait_s: float
+) -> None:
+    """Fill `part` up to its size. Raises DownloadError; what was got stays."""
+    from huggingface_hub.file_download import http_get
+    from huggingface_hub.utils import build_hf_headers, disable_progress_bars
+
+    disable_progress_bars()
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries are told by ours
+    n_failures = 0
+    while True:
+        with open(part, "ab") as file:
+            if remote.size_bytes is not None and file.tell() > remote.size_bytes:
+                file.truncate(0)
+            have = file.tell()
+            counter = _CountingFile(file, remote.size_bytes, on_progress)
+            try:
+                http_get(
+                    remote.url,
+                    counter,  # type: ignore[arg-type, unused-ignore]
+                    resume_size=have,
+                    headers=build_hf_headers(),
+                    expected_size=remote.size_bytes,
+                    _nb_retries=0,
+                )
+                return
+            except _TooLongError as error:
+                file.truncate(0)
+                raise DownloadError(
+                    f"the server sent more than the {remote.size_bytes:,} bytes of {entry.file}", "Try again later."
+                ) from error
+            except Exception as error:
+                file.flush()
+                n_failures = 1 if os.fstat(file.fileno()).st_size > have else n_failures + 1
+                if n_failures >= MAX_FAILURES or not _may_pass(error):
+                    raise explain(error, entry) from error
+        time.sleep(first_wait_s * 2 ** (n_failures - 1))
+
+
+def _may_pass(error: Exception) -> bool:
+    """A connection that broke, or a server that is busy; not what it refused, nor the disk."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    if isinstance(error, HfHubHTTPError):
+        status = getattr(getattr(error, "response", None), "status_code", 0)
+        return status >= 500 or status in (408, 429)
+    if isinstance(error, _http_error()):
+        return True
+    return isinstance(error, OSError) and (error.errno is None or isinstance(error, ConnectionError | TimeoutError))
+
+
+def _check_and_install(
+    entry: CatalogEntry, remote: RemoteFile, part: Path, before: InstalledModel | None
+) -> InstalledModel:
+    """The last step: nothing that is short or damaged gets past here, and a damaged part is thrown away."""
+    try:
+        sha256 = hash_file(part)
+        if remote.sha256 is not None and sha256 != remote.sha256:
+            raise DownloadError(
+                f"{entry.file} came damaged: its sha256 is {sha256}, not {remote.sha256}; it is not used",
+                "Run the same command again: it starts from the beginning.",
+            )
+        check_known(entry, part.stat().st_size, sha256, before)
+        check_gguf(part)
+    except FrogError:
+        part.unlink(missing_ok=True)
+        raise
+    return install(part, entry, source="hub", sha256=sha256, revision=remote.commit)
+
+
+def _http_error() -> type[Exception]:
+    """The base of the errors of the HTTP client that huggingface_hub uses (httpx or httpx2, by its version)."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    base: type[Exception] = HfHubHTTPError.__bases__[0]
+    return base
+
+
+def _word(etag: str) -> str:
+    return re.sub(r"\W", "", etag)[:16]
