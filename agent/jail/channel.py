@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from agent.errors import JailUnavailable
 
 _MESSAGE_BYTES = 8192
+_NOT_EXECUTABLE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ENOEXEC, errno.ELOOP, errno.ENAMETOOLONG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +21,14 @@ class StatusMessage:
     word: str
     text: str
     descriptors: tuple[int, ...] = ()
+
+
+class CommandNotStarted(JailUnavailable):
+    """The jail is fine, but the program in it cannot be executed."""
+
+    def __init__(self, message: str, *, is_missing: bool) -> None:
+        super().__init__(message, "Name a program that exists in the jail.")
+        self.is_missing = is_missing
 
 
 class StatusChannel:
@@ -70,6 +79,8 @@ def explain_failure(message: StatusMessage) -> JailUnavailable:
             f"jail `namespaces` did not prove itself: {step.removeprefix('canary: ')}",
             "Nothing was run. Please report this with the output of `frog-lsp doctor`.",
         )
+    if step == "start of the command" and code in _NOT_EXECUTABLE:
+        return CommandNotStarted(os.strerror(code), is_missing=code in (errno.ENOENT, errno.ENOTDIR))
     reason = f"{step}: {os.strerror(code)}" if code else step
     return JailUnavailable(f"jail `namespaces` cannot be had: {reason}", hint_for(step, code))
 

@@ -13,11 +13,9 @@ import os
 from agent.errors import JailUnavailable
 from agent.jail.child import reap
 from agent.jail.interpreter import runner_executable
-from agent.jail.launcher.seed import seed_buffers
 from agent.jail.namespaces import make_view_folder, remove_tree
 from agent.jail.spec import JailSpec
 from agent.types import JailInfo
-from agent.worktree.baseline import Baseline
 
 REDUCED = "Bash is not available: no command can be jailed here, so no test was run by the model"
 
@@ -57,18 +55,12 @@ class FilesJail:
             remove_tree(self._folder)
 
 
-def _lay_out(folder: str, spec: JailSpec, runner: bytes) -> tuple[str, str]:
-    """Make the upper layer, with the unsaved buffers in it, and the runner's file; their paths."""
+def _lay_out(folder: str, runner: bytes) -> tuple[str, str]:
+    """Make the upper layer and the runner's file; their paths."""
     upper, bundle = os.path.join(folder, "upper"), os.path.join(folder, "runner.pyz")
     os.mkdir(upper, 0o700)
     with open(bundle, "wb") as file:
         file.write(runner)
-    if spec.buffers:
-        number = os.open(upper, os.O_RDONLY | os.O_DIRECTORY)
-        with Baseline(spec.workspace, {}) as real:
-            for path, content in spec.buffers.items():
-                seed_buffers(number, [(os.fsencode(path), content)], mode=real.mode_of(path))
-        os.close(number)
     return upper, bundle
 
 
@@ -79,7 +71,7 @@ async def start_files(spec: JailSpec, runner: bytes, reason: str = "") -> FilesJ
     except OSError as error:
         raise JailUnavailable(f"no private view can be made: {error}", "Free space in the cache folder.") from error
     try:
-        upper, bundle = _lay_out(folder, spec, runner)
+        upper, bundle = _lay_out(folder, runner)
         process = await asyncio.create_subprocess_exec(
             *(runner_executable(), "-I", "-S", bundle, "--root", spec.workspace, "--upper", upper, "--no-bash"),
             env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": folder, "TMPDIR": folder},

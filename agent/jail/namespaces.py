@@ -100,7 +100,7 @@ async def start_namespaces(
     """Start backend A for a checked spec; returns when the jail has proven itself. Raises JailUnavailable."""
     disk_view = None if memory_view_works() else make_view_folder()
     facts, notes = gather_host_facts(spec, disk_view=disk_view)
-    launch = prepare_launch(plan_namespaces(spec, facts, argv), runner, spec.buffers)
+    launch = prepare_launch(plan_namespaces(spec, facts, argv), runner)
     process: asyncio.subprocess.Process | None = None
     try:
         try:

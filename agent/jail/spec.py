@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import pwd
 import stat
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
 
 from agent.errors import UsageError, WorkspaceError
 
@@ -111,7 +111,7 @@ def _parse_amount(text: str, value: str, *, is_size: bool) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JailSpec:
-    """What to jail. `buffers` are put into the private view (workspace path to bytes) before anything runs.
+    """What to jail.
 
     `python` is the interpreter of the project (None: `.venv` in the workspace, else the one that runs
     frog-lsp). `read_only_paths` are absolute paths that are visible in the jail besides the system's own.
@@ -121,7 +121,6 @@ class JailSpec:
     read_only_paths: tuple[str, ...] = ()
     python: str | None = None
     limits: JailLimits = JailLimits()
-    buffers: Mapping[str, bytes] = field(default_factory=dict)
 
     def checked(self) -> JailSpec:
         """The same with resolved paths. Raises WorkspaceError or UsageError for what must not be jailed."""

@@ -6,7 +6,6 @@ import marshal
 import os
 import secrets
 import signal
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 import agent
@@ -93,14 +92,13 @@ class Launch:
         self.init = self.view = None
 
 
-def prepare_launch(plan: Plan, runner: bytes, buffers: Mapping[str, bytes] | None = None) -> Launch:
+def prepare_launch(plan: Plan, runner: bytes) -> Launch:
     """Set the traps and lay out what the launcher inherits. Raises JailUnavailable."""
     nonce = secrets.token_hex(16).encode()
-    seeds = tuple((os.fsencode(path), content) for path, content in (buffers or {}).items())
     traps = set_traps()
     channel = StatusChannel(nonce)
     numbers = []
-    wire = encode_plan(plan) | {"nonce": nonce, "traps": traps.described(), "buffers": seeds}
+    wire = encode_plan(plan) | {"nonce": nonce, "traps": traps.described()}
     # marshal needs no import in the launcher; only we write it, and only our own child reads it
     for name, data in (("plan", marshal.dumps(wire)), ("runner", runner)):
         number = os.memfd_create(name, os.MFD_CLOEXEC)

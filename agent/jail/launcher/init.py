@@ -75,7 +75,7 @@ def _become_runner(plan: dict[str, Any], report: int) -> None:
         if missed:
             os.write(3, ("canary: " + ", ".join(missed)).encode() + b"\x000")
             os._exit(125)
-        step = "start of " + os.fsdecode(plan["argv"][0])
+        step = "start of the runner" if plan["spares_runner"] else "start of the command"
         environment = dict(plan["environment"])
         os.execvpe(plan["argv"][0], plan["argv"], environment)  # noqa: S606
     except kernel.StepError as error:

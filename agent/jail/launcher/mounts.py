@@ -26,7 +26,6 @@ from agent.jail.launcher.kernel import (
     pivot_root_here,
     set_attributes,
 )
-from agent.jail.launcher.seed import seed_buffers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,10 +72,6 @@ def build_root(plan: dict[str, Any], runner: bytes) -> int:
     mount(b"overlay", target, b"overlay", MS_NOSUID | MS_NODEV, options, "overlay")
     for source, target in plan["over_workspace"]:
         _bind_read_only(source, root + target)
-    if plan["buffers"]:
-        folder = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        seed_buffers(folder, plan["buffers"], plan["run_as"] if plan["privileged"] else None)
-        os.close(folder)
     _raise_loopback()
     _socket.sethostname("jail")
     os.close(lower)
