@@ -1,0 +1,98 @@
+"""The review document says the important things first and is still a diff."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+from unidiff import PatchSet
+
+from agent.changes.changeset import assemble
+from agent.changes.diff import hunks
+from agent.changes.merge import merge
+from agent.changes.review import render
+from agent.jail.risk import flag
+from agent.types import FileState, PathDelta, TestOutcome
+from tests.unit.test_changes_proposals import EDITED, LONG, proposal
+
+
+def git_apply(folder: Path, text: str) -> None:
+    done = subprocess.run(
+        ["git", "apply"], cwd=folder, input=text.encode(), capture_output=True,
+        env={**os.environ, "GIT_CEILING_DIRECTORIES": str(folder.parent)},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_a_person_reads_on_top_what_matters() -> None:
+    text = render(proposal())
+    head = text[: text.index("diff --git")]
+    for said in (
+        "Review of run 20260101-120000-abcd: Fix it", "demonstration model", "agent (the model ended by itself)",
+        "before: exit code 1 (failed)", "after: stopped by the time limit", "    | 1 failed", "no evidence",
+        "Done – fixed.", "NEVER APPLIED", "b\\xff.py", "APPLIED ONLY WHERE YOU NAME THE FILE", "conftest.py (deleted)",
+        "python-startup:", "LOOK AT", "a.txt (modified)", "executable:", "LEFT OUT", ".git/config", "4 files, 5 hunks",
+    ):  # fmt: skip
+        assert said in head, said
+    assert all(line.startswith("#") for line in head.splitlines())
+    assert "Tests: not checked" in render(replace(proposal(), test_command=None))
+    assert "passed" not in render(replace(proposal(), test_command=None, tests_after=TestOutcome(exit_code=0, tail="")))
+
+
+def test_it_applies_as_a_diff(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(LONG)
+    (tmp_path / "conftest.py").write_bytes(b"x\n")
+    git_apply(tmp_path, render(proposal()))
+    assert (tmp_path / "a.txt").read_bytes() == EDITED
+    assert not (tmp_path / "conftest.py").exists()
+    assert (tmp_path / "link").readlink() == Path("a.txt")
+    assert (tmp_path / os.fsdecode(b"b\xff.py")).read_bytes() == b"\x00\xff"
+
+
+def test_nothing_in_the_words_of_others_becomes_a_diff() -> None:
+    evil = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\ndiff --git a/q b/q\n\x1b[2J\u202e"
+    changes = assemble([PathDelta(path="a", before=FileState(data=b"1\n"), after=FileState(data=b"2\n"))])
+    hostile = replace(
+        proposal(made=changes),
+        final_message=evil,
+        title=evil,
+        notes=(evil,),
+        tests_after=TestOutcome(exit_code=0, tail=evil),
+    )
+    text = render(hostile)
+    assert [file.path for file in PatchSet(text)] == ["a"]
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+
+
+def test_hunks_are_numbered_over_the_whole_diff_and_keep_their_numbers() -> None:
+    kept = proposal()
+    numbered = re.findall(r"^@@ .* @@ hunk (\d+)$", render(kept), re.MULTILINE)
+    assert numbered == [str(hunk.number) for hunk in hunks(kept.changes)] == ["1", "2", "3", "4", "5"]
+    later = render(kept.with_applied(["conftest.py"], [2]))
+    assert re.findall(r"@@ hunk (\d+)$", later, re.MULTILINE) == ["1", "3", "5"]
+    assert "IN PLACE ALREADY" in later
+    assert "State: partly-applied" in later
+
+
+def test_a_conflict_is_shown_as_three_sides() -> None:
+    outcome = merge(b"a\nb\nc\n", b"a\nB\nc\n", b"a\nbb\nc\n")
+    text = render(proposal(), {"a.txt": outcome.conflicts})
+    assert "CONFLICT in a.txt" in text
+    assert "#     <<<<<<< the file now\n#     B\n" in text
+    assert len(PatchSet(text)) == len(PatchSet(render(proposal())))
+
+
+def test_changes_alone_and_nothing_at_all() -> None:
+    assert "diff --git" in render(proposal().changes)
+    assert render(assemble([])) == "#\n# 0 files, 0 hunks\n#\n"
+
+
+def test_a_large_binary_file_is_named_not_shown() -> None:
+    delta = PathDelta(path="a b.bin", before=None, after=FileState(data=os.urandom(200_000)))
+    text = render(flag(assemble([delta]), "/w", lambda path: False))
+    assert "Binary files /dev/null and b/a b.bin differ\n" in text
+    assert len(text) < 2_000
