@@ -25,13 +25,14 @@ async def check(
     """
     session: JailSession = await open_session(spec, runner_bundle(), backend=backend)
     on_open(session.close)
+    host = ToolHost(session.reader, session.writer)
     try:
-        host = ToolHost(session.reader, session.writer)
         await host.start()
         if states:
             await host.seed(states)
         return await host.run_tests(command, TEST_TIMEOUT_S)
     finally:
+        await host.close()
         await session.close()
 
 

@@ -47,7 +47,6 @@ from agent.types import (
     RunStarted,
     TestOutcome,
     TestsFinished,
-    ToolStarted,
     Usage,
 )
 from agent.worktree.baseline import Baseline
@@ -139,7 +138,8 @@ class Run:
         (limits, info), session, workspace_hash = await _together(
             self._open_model(model), self._open_jail(jail_spec), asyncio.to_thread(fingerprint, jail_spec.workspace)
         )
-        host = ToolHost(session.reader, session.writer, on_touch=baseline.remember)
+        host = ToolHost(session.reader, session.writer, on_touch=self._remember)
+        self._closers.append(host.close)
         await host.start()
         if self._unsaved:
             await host.seed(self._unsaved)
@@ -293,11 +293,16 @@ class Run:
 
     def record(self, event: RunEvent) -> None:
         """Take an event of the loop: this object is its Recorder."""
-        if isinstance(event, ToolStarted) and event.call.name in ("Read", "Write", "Edit"):
-            path = event.call.arguments.get("file_path", event.call.arguments.get("path"))
-            if isinstance(path, str):
-                self._touched.add(path)
         self._emit(event)
+
+    def _remember(self, path: str) -> None:
+        """Keep the base of a file before a tool touches it; `path` is as the model wrote it."""
+        assert self._baseline is not None
+        root = self._baseline.workspace
+        relative = os.path.relpath(os.path.normpath(os.path.join(root, path)), root)
+        if "\0" not in path and relative != "." and not relative.startswith(".."):
+            self._baseline.remember(relative)
+            self._touched.add(relative)
 
     def _note(self, text: str) -> None:
         if text not in self._facts.notes:
@@ -325,7 +330,7 @@ def _instructions(
     workspace: str, info: ModelInfo, wording: PromptFile | None, resumed: Trajectory | None
 ) -> tuple[str, tuple[JsonObject, ...]]:
     """The system prompt and the tools: the model's own, else the user's wording, else ours."""
-    schemas = info.tools or (wording.tools if wording else None) or tuple(TOOLS)
+    schemas = info.tools or (wording.tools if wording else None) or TOOLS
     if resumed is not None:
         return resumed.system, schemas
     own = info.system_prompt or (wording.system if wording else SYSTEM_PROMPT)

@@ -1,0 +1,217 @@
+"""The front door: every command answers, usage errors are one JSON object, exit codes are those of the interface."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from agent.cli import exit_code, issue_of_diagnostic, model_of
+from agent.defaults import defaults_from
+from agent.errors import UsageError
+from agent.result_json import result_json, result_schema
+from agent.types import (
+    ChangeKind,
+    ChangeSet,
+    ExitReason,
+    FileChange,
+    FileState,
+    JailInfo,
+    ModelInfo,
+    ModelSpec,
+    RunError,
+    RunResult,
+    Usage,
+)
+from tests.frog import FROG, Frog
+
+RESULT_KEYS = [
+    *("run_id", "exit_reason", "final_message", "n_steps", "usage", "elapsed_s", "model", "jail", "tests", "changes"),
+    *("n_generated", "patch", "trajectory", "notes", "error"),
+]
+CHANGE = FileChange(path="a.py", kind=ChangeKind.MODIFIED, before=FileState(data=b"1\n"), after=FileState(data=b"2\n"))
+
+
+@pytest.fixture
+def frog(tmp_path: Path) -> Frog:
+    home = tmp_path / "home"
+    home.mkdir()
+    return Frog(home)
+
+
+def result(reason: ExitReason, *changes: FileChange, error: RunError | None = None) -> RunResult:
+    return RunResult(
+        run_id="r",
+        exit_reason=reason,
+        final_message="",
+        n_steps=1,
+        usage=Usage(evaluated_tokens=None),
+        elapsed_s=1.0,
+        model=ModelInfo(kind="endpoint", name="m"),
+        jail=JailInfo(backend="namespaces"),
+        changes=ChangeSet(changes=changes),
+        patch="",
+        error=error,
+    )
+
+
+@pytest.mark.parametrize("reason", [reason for reason in ExitReason if reason is not ExitReason.CANCELLED])
+def test_a_proposal_is_exit_0_whatever_the_reason(reason: ExitReason) -> None:
+    assert exit_code(result(reason, CHANGE)) == 0
+    assert exit_code(result(reason)) == (3 if reason is ExitReason.AGENT else 1)
+
+
+def test_the_other_exit_codes() -> None:
+    assert exit_code(result(ExitReason.CANCELLED)) == 130
+    for kind in ("usage", "workspace", "context_too_large"):
+        assert exit_code(result(ExitReason.MODEL_UNAVAILABLE, error=RunError(kind=kind, message=""))) == 2
+    assert exit_code(result(ExitReason.MODEL_UNAVAILABLE, error=RunError(kind="model_file", message=""))) == 1
+
+
+def test_the_result_object_has_the_keys_of_the_interface() -> None:
+    value = result_json(result(ExitReason.AGENT))
+    assert list(value) == RESULT_KEYS
+    assert value["usage"]["evaluated_tokens"] is None
+    assert value["tests"] == {"command": None, "before": None, "after": None}
+    json.dumps(value)
+    assert list(result_schema()["properties"]) == RESULT_KEYS
+
+
+def test_diagnostics() -> None:
+    text = issue_of_diagnostic("a/b.py:12:undefined name 'x': y")
+    assert text.startswith("undefined name 'x': y\n\n")
+    assert "line 12 of a/b.py" in text
+    for bad in ("", "a.py", "a.py:x:y", "a.py:0:y", "a.py:3:", "a.py:3:  "):
+        with pytest.raises(UsageError):
+            issue_of_diagnostic(bad)
+
+
+def test_which_model() -> None:
+    def chosen(default: ModelSpec | None = None, **given: str) -> ModelSpec:
+        arguments = argparse.Namespace(model=None, endpoint=None, endpoint_model=None)
+        for name, value in given.items():
+            setattr(arguments, name, value)
+        return model_of(arguments, default or ModelSpec())
+
+    assert chosen() == ModelSpec()
+    assert chosen(model="x.gguf") == ModelSpec(path="x.gguf")
+    assert chosen(model="scripted:t.json") == ModelSpec(kind="scripted", path="t.json")
+    assert chosen(endpoint="http://h/v1", endpoint_model="m") == ModelSpec(
+        kind="endpoint", base_url="http://h/v1", name="m"
+    )
+    own = ModelSpec(kind="endpoint", base_url="http://h/v1", name="m", api_key_env="K")
+    assert chosen(own, endpoint_model="n").name == "n"
+    for bad in ({"model": "a", "endpoint": "b"}, {"endpoint_model": "m"}):
+        with pytest.raises(UsageError):
+            chosen(**bad)
+
+
+def test_the_users_settings() -> None:
+    read = defaults_from({"model": {"path": "m.gguf"}, "limits": {"maxSteps": 9}, "tests.command": "make test"})
+    assert (read.model.path, read.limits.max_steps, read.test_command) == ("m.gguf", 9, "make test")
+    for bad in (
+        {"limits": {"maxSteps": "9"}},
+        {"limits": {"maxSteps": 0}},
+        {"model": {"kind": "scripted"}},
+        {"jail": {"backend": "none"}},
+        {"jail": {"readOnlyPaths": [1]}},
+    ):
+        with pytest.raises(UsageError):
+            defaults_from(bad)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nope"],
+        ["fix"],
+        ["fix", "."],
+        ["fix", ".", "--issue", ""],
+        ["fix", ".", "--issue", " \n"],
+        ["fix", ".", "--issue", "x", "--issue-file", "y"],
+        ["fix", ".", "--issue-file", "/nowhere/at/all"],
+        ["fix", ".", "--issue", "x", "--max-steps", "0"],
+        ["fix", ".", "--issue", "x", "--context", "many"],
+        ["fix", ".", "--issue", "x", "--endpoint", "http://127.0.0.1:1/v1", "--model", "m"],
+        ["fix", ".", "--issue", "x", "--no-such-option"],
+        ["fix", "/nowhere/at/all", "--issue", "x"],
+        ["fix", "/", "--issue", "x"],
+        ["fix", "~", "--issue", "x"],
+        ["fix", ".", "--issue", "x", "--patch", "/nowhere/at/all.patch"],
+        ["fix", ".", "--resume", "/nowhere/at/all"],
+        ["demo", "--model", "scripted:x"],
+        ["doctor", "extra"],
+    ],
+)
+def test_usage_errors_are_exit_2_and_one_object(frog: Frog, arguments: list[str]) -> None:
+    project = frog.home / "project"
+    project.mkdir()
+    arguments = [str(frog.home) if word == "~" else str(project) if word == "." else word for word in arguments]
+    answer = frog(*arguments, "--json")
+    assert answer.code == 2, answer.err
+    error = answer.json["error"]
+    assert set(error) == {"kind", "message", "hint"}
+    assert error["message"]
+    if arguments[0] == "fix":
+        assert list(answer.json) == RESULT_KEYS
+    plain = frog(*arguments)
+    assert (plain.code, plain.out) == (2, "")
+    assert error["message"].split("\n")[0][:40] in plain.err
+
+
+def test_an_empty_issue_on_stdin_is_a_usage_error(frog: Frog) -> None:
+    (frog.home / "project").mkdir()
+    answer = frog("fix", frog.home / "project", "--issue-file", "-", "--json", stdin="\n")
+    assert (answer.code, answer.json["error"]["kind"]) == (2, "usage")
+
+
+def test_help_and_version(frog: Frog) -> None:
+    for arguments in (["--help"], ["help"], ["fix", "--help"], ["--version"]):
+        answer = frog(*arguments)
+        assert answer.code == 0
+        assert "frog-lsp" in answer.out
+        assert max(map(len, answer.out.split("\n"))) <= 100
+
+
+@pytest.mark.parametrize("arguments", [[], ["serve"]])
+def test_a_terminal_on_stdin_gets_the_help(frog: Frog, arguments: list[str]) -> None:
+    master, slave = os.openpty()
+    try:
+        done = subprocess.run(
+            [FROG, *arguments], stdin=slave, capture_output=True, env=frog.env, timeout=60, check=False
+        )
+    finally:
+        os.close(slave)
+        os.close(master)
+    assert done.returncode == 0
+    assert done.stdout.startswith(b"usage: frog-lsp")
+
+
+def test_schema(frog: Frog) -> None:
+    schemas = frog("schema").json
+    assert schemas["settings"]["properties"]["limits"]
+    assert list(frog("schema", "result").json["properties"]) == RESULT_KEYS
+
+
+def test_parse(frog: Frog) -> None:
+    turn = (
+        "Hm.</think>\n\n<tool_call>\n<function=Read>\n<parameter=file_path>\na\n</parameter>\n</function>\n</tool_call>"
+    )
+    value = frog("parse", stdin=turn).json
+    assert value["calls"] == [{"name": "Read", "arguments": {"file_path": "a"}}]
+    assert frog("parse", "--finish", "length", stdin=turn).json["calls"] == []
+
+
+def test_the_front_door_starts_without_what_it_does_not_need() -> None:
+    code = (
+        "import sys, lsp_server.cli as cli\n"
+        "assert cli._is_serve([]) and cli._is_serve(['serve', '--stdio']) and not cli._is_serve(['fix'])\n"
+        "print([name for name in ('rich', 'httpx', 'agent.model', 'llama_cpp', 'asyncio') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"
