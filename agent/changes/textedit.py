@@ -1,15 +1,15 @@
 """The exact replacement of one piece of a file by another, changing no byte outside it.
 
-Standard library only, and of our own code only `textfile`: it is shipped into the jail with it.
+Standard library only, and of our own code only `textfile`: it is shipped into the jail with it, so what is
+slow to import (difflib) is imported when it is needed.
 """
 
 from __future__ import annotations
 
 import bisect
-import difflib
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from agent.changes.textfile import decode, encode_piece, line_ends, normalise, split_lines, usual_line_end
 
@@ -21,8 +21,7 @@ _MAX_ALIGNED_LINES = 2_000  # aligning costs the square of this; only spans of m
 _LINE_NUMBER = re.compile(r"^ *\d+\. ?", re.MULTILINE)
 
 
-@dataclass(frozen=True)
-class EditOutcome:
+class EditOutcome(NamedTuple):
     """The new bytes of the file, and how many places changed."""
 
     data: bytes
@@ -110,6 +109,8 @@ def _with_ends(new: str, old: str, matched: str, first_end: str) -> str:
     ends = line_ends(matched)
     if set(ends) <= {first_end} or len(ends) > _MAX_ALIGNED_LINES:
         return new.replace("\n", first_end)
+    import difflib
+
     old_lines, new_lines = old.split("\n"), new.split("\n")
     chosen = [first_end] * (len(new_lines) - 1)
     matcher = difflib.SequenceMatcher(None, old_lines, new_lines, autojunk=False)
@@ -153,6 +154,8 @@ def _nearest(text: str, old: str) -> list[str]:
 
 def _most_like(lines: list[str], wanted: str) -> tuple[int, float]:
     """The index of the line most like `wanted`, and how much (0 to 1)."""
+    import difflib
+
     matcher = difflib.SequenceMatcher(autojunk=False)
     matcher.set_seq2(wanted[:_MAX_HELP_CHARS])
     best, likeness = 0, 0.0
