@@ -1,0 +1,1 @@
+"""One file per family of LSP methods: each has `register(server, application)`."""

@@ -1,0 +1,81 @@
+"""workspace/executeCommand: every step of the flow is a command, so that any client can do it.
+
+No command waits for a run or for a person: Helix gives up after 20 s, lsp-mode and Eglot after 10 s.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from lsprotocol import types
+
+from lsp_server import messages
+from lsp_server.application import Application
+from lsp_server.capabilities import dig
+from lsp_server.fixing import start_fix
+from lsp_server.proposals import Proposals
+from lsp_server.protocol import FrogServer, invalid_params
+from lsp_server.session import RefusedError
+
+logger = logging.getLogger(__name__)
+
+CONFIGURED_WAIT_S = 2.0
+
+
+def register(server: FrogServer, application: Application) -> None:
+    """Register the features of this file."""
+    session, runs = application.session, application.runs
+    proposals = Proposals(application)
+
+    async def fix(params: messages.FixParams) -> messages.FixResult:
+        # Trust and model may still be on their way from the client.
+        try:
+            await asyncio.wait_for(session.configured.wait(), CONFIGURED_WAIT_S)
+        except TimeoutError:
+            logger.info("the client's settings have not come yet")
+        return start_fix(session, runs, params)
+
+    async def cancel(params: messages.CancelParams) -> messages.CancelResult:
+        run_id = params.get("runId")
+        if run_id is not None:
+            proposals.record(run_id)
+        return {"cancelled": runs.cancel(run_id)}
+
+    async def list_runs(_params: messages.NoParams) -> list[messages.RunRow]:
+        return [record.row() for record in await proposals.records()]
+
+    async def log(params: messages.RunParams) -> messages.LogResult:
+        return await proposals.show_log(params["runId"])
+
+    async def doctor(_params: messages.NoParams) -> messages.DoctorResult:
+        from lsp_server.doctor import examine
+
+        return await examine(session)
+
+    handlers: dict[str, Callable[[Any], Awaitable[Any]]] = {
+        "frog.fix": fix,
+        "frog.cancel": cancel,
+        "frog.runs": list_runs,
+        "frog.review": lambda params: proposals.review(params["runId"]),
+        "frog.apply": lambda params: proposals.apply(params["runId"], params.get("files"), params.get("hunks")),
+        "frog.discard": lambda params: proposals.discard(params["runId"]),
+        "frog.log": log,
+        "frog.doctor": doctor,
+    }
+
+    async def execute(params: Any) -> Any:
+        name = dig(params, "command")
+        handler = handlers.get(name) if isinstance(name, str) else None
+        if handler is None:
+            raise invalid_params(f"no such command: {name!r}")
+        try:
+            checked = messages.parse(cast("type[Any]", messages.COMMANDS[name]), params.get("arguments"))
+            return await handler(checked)
+        except (messages.BadParamsError, RefusedError) as error:
+            raise invalid_params(f"{name}: {error}") from None
+
+    server.feature(types.WORKSPACE_EXECUTE_COMMAND)(execute)
+    application.on_finished.append(lambda record: application.spawn(proposals.announce(record)))

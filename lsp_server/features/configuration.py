@@ -1,0 +1,75 @@
+"""Settings from the client: asked for where it can be asked, taken where it sends them."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from lsprotocol import types
+
+from lsp_server import log
+from lsp_server.application import Application
+from lsp_server.capabilities import dig
+from lsp_server.client import NoAnswerError
+from lsp_server.protocol import FrogServer
+from lsp_server.settings import SECTION
+
+logger = logging.getLogger(__name__)
+
+
+def register(server: FrogServer, application: Application) -> None:
+    """Register the features of this file."""
+    session = application.session
+
+    async def ask() -> None:
+        """`workspace/configuration`: once for the user's own settings, once per folder."""
+        items: list[dict[str, Any]] = [{"section": SECTION}]
+        folders = list(session.folders)
+        items += [{"scopeUri": folder.uri, "section": SECTION} for folder in folders]
+        try:
+            answer = await session.client.request("workspace/configuration", {"items": items})
+        except NoAnswerError as error:
+            logger.warning("%s: the settings of the start count", error)
+            return
+        finally:
+            session.configured.set()
+        if not isinstance(answer, list) or not answer:
+            return
+        per_folder = {folder.path: value for folder, value in zip(folders, answer[1:], strict=False)}
+        session.resolve_settings(answer[0], per_folder)
+        say_problems()
+
+    def say_problems() -> None:
+        log.set_level(session.settings["logLevel"])
+        for problem in session.settings.problems:
+            logger.warning("settings: %s", problem)
+            session.client.log(f"frog-lsp settings: {problem}", "warning")
+
+    def initialized(_params: Any) -> None:
+        say_problems()
+        if session.capabilities.configuration:
+            application.spawn(ask())
+        else:
+            session.configured.set()
+        if session.capabilities.configuration_registration:
+            application.spawn(listen())
+
+    async def listen() -> None:
+        registration = {"id": "frog-configuration", "method": types.WORKSPACE_DID_CHANGE_CONFIGURATION}
+        registration["registerOptions"] = {"section": SECTION}  # type: ignore[assignment]
+        try:
+            await session.client.request("client/registerCapability", {"registrations": [registration]})
+        except NoAnswerError as error:
+            logger.info("%s", error)
+
+    def did_change(params: Any) -> None:
+        if session.capabilities.configuration:
+            application.spawn(ask())
+            return
+        pushed = dig(params, "settings")
+        own = dig(pushed, SECTION)
+        session.resolve_settings(own if own is not None else pushed)
+        say_problems()
+
+    server.feature(types.INITIALIZED)(initialized)
+    server.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)(did_change)

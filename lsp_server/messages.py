@@ -1,0 +1,216 @@
+"""Parameters and results of our commands, as they travel: the wire is written down here once.
+
+`parse` checks what a client sent against the types below. A TypeScript file can be made from them.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from typing import Any, Literal, NotRequired, TypedDict, TypeVar, cast
+
+RunState = Literal[
+    "queued",
+    "running",
+    "proposed",
+    "nothing",
+    "applied",
+    "partly-applied",
+    "conflict",
+    "discarded",
+    "cancelled",
+    "failed",
+]
+FileOutcome = Literal["applied", "unchanged", "unconfirmed", "conflict", "mismatch", "rejected", "by-hand", "asked"]
+
+
+class Position(TypedDict):
+    """A position in the units that were negotiated."""
+
+    line: int
+    character: int
+
+
+class Range(TypedDict):
+    """From `start` to before `end`."""
+
+    start: Position
+    end: Position
+
+
+class FixParams(TypedDict):
+    """`frog.fix`: what is to be fixed and where. Diagnostics are those of LSP, of any server."""
+
+    uri: str
+    range: NotRequired[Range | None]
+    diagnostics: NotRequired[list[dict[str, Any]] | None]
+    issue: NotRequired[str | None]
+
+
+class FixResult(TypedDict):
+    """`place` is 0 for a run that starts at once, else its place in the queue."""
+
+    runId: str
+    place: int
+
+
+class CancelParams(TypedDict):
+    """`frog.cancel`: one run, or all."""
+
+    runId: NotRequired[str | None]
+
+
+class CancelResult(TypedDict):
+    """The runs that were stopped."""
+
+    cancelled: list[str]
+
+
+class NoParams(TypedDict):
+    """`frog.runs` and `frog.doctor`."""
+
+
+class RunParams(TypedDict):
+    """`frog.review`, `frog.discard`, `frog.log`."""
+
+    runId: str
+
+
+class RunRow(TypedDict):
+    """One run in the answer of `frog.runs`. `exitReason` is null until the run has ended."""
+
+    runId: str
+    state: RunState
+    title: str
+    folder: str
+    exitReason: str | None
+    files: list[str]
+
+
+class ReviewResult(TypedDict):
+    """Where the diff lies, and whether the client showed it."""
+
+    uri: str
+    path: str
+    shown: bool
+    nHunks: int
+
+
+class ApplyParams(TypedDict):
+    """`frog.apply`: all that is applied by default, or the named files and hunks (numbered from 1)."""
+
+    runId: str
+    files: NotRequired[list[str] | None]
+    hunks: NotRequired[list[int] | None]
+
+
+class AppliedFile(TypedDict):
+    """What happened to one file. `detail` says why, or the command that does by hand what an edit cannot."""
+
+    path: str
+    outcome: FileOutcome
+    detail: str
+
+
+class ApplyResult(TypedDict):
+    """`applied` is true when everything that was asked for is in place. `patch` is a file to apply by hand."""
+
+    runId: str
+    applied: bool
+    state: RunState
+    files: list[AppliedFile]
+    patch: str | None
+    message: str
+
+
+class DiscardResult(TypedDict):
+    """The proposal is gone."""
+
+    runId: str
+    state: RunState
+
+
+class LogResult(TypedDict):
+    """The trajectory of a run."""
+
+    runId: str
+    path: str | None
+    shown: bool
+
+
+class DoctorResult(TypedDict):
+    """What a run needs, line by line; `ok` when a run is possible."""
+
+    ok: bool
+    lines: list[str]
+
+
+COMMANDS: dict[str, type] = {
+    "frog.fix": FixParams,
+    "frog.cancel": CancelParams,
+    "frog.runs": NoParams,
+    "frog.review": RunParams,
+    "frog.apply": ApplyParams,
+    "frog.discard": RunParams,
+    "frog.log": RunParams,
+    "frog.doctor": NoParams,
+}
+"""The server's commands and the one object that each takes."""
+
+P = TypeVar("P")
+
+
+class BadParamsError(ValueError):
+    """The arguments of a command are not what it takes (answered as -32602)."""
+
+
+def parse(shape: type[P], arguments: Any) -> P:
+    """The one object of a command's arguments, checked; no arguments count as `{}`. Raises BadParamsError.
+
+    Keys that we do not know are left out.
+    """
+    if arguments is None or arguments == []:
+        arguments = [{}]
+    if not isinstance(arguments, list) or len(arguments) != 1:
+        raise BadParamsError("the command takes one object as its only argument")
+    return cast("P", _check(shape, arguments[0], "the argument"))
+
+
+def _check(shape: Any, value: Any, where: str) -> Any:
+    origin, inner = typing.get_origin(shape), typing.get_args(shape)
+    if shape is Any:
+        return value
+    if typing.is_typeddict(shape):
+        return _check_object(shape, value, where)
+    if origin is NotRequired:
+        return _check(inner[0], value, where)
+    if origin in (typing.Union, types.UnionType):
+        if value is None and type(None) in inner:
+            return None
+        return _check(next(t for t in inner if t is not type(None)), value, where)
+    if origin is list:
+        if not isinstance(value, list):
+            raise BadParamsError(f"{where} must be a list")
+        return [_check(inner[0], item, f"{where}[{at}]") for at, item in enumerate(value)]
+    if origin is dict:
+        if not isinstance(value, dict):
+            raise BadParamsError(f"{where} must be an object")
+        return value
+    if not isinstance(value, shape) or (shape is int and isinstance(value, bool)):
+        raise BadParamsError(f"{where} must be {_NAMES.get(shape, shape.__name__)}")
+    return value
+
+
+_NAMES: dict[type, str] = {str: "a string", int: "a whole number", bool: "true or false"}
+
+
+def _check_object(shape: Any, value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadParamsError(f"{where} must be an object")
+    checked: dict[str, Any] = {}
+    for key, inner in typing.get_type_hints(shape, include_extras=True).items():
+        if key in value:
+            checked[key] = _check(inner, value[key], key if where == "the argument" else f"{where}.{key}")
+        elif typing.get_origin(inner) is not NotRequired:
+            raise BadParamsError(f"{key} is missing" if where == "the argument" else f"{where}.{key} is missing")
+    return checked

@@ -1,0 +1,218 @@
+"""One connection: what the client can do, its folders, its settings, its open documents, its trust."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from agent.config import load_user_config
+from agent.errors import UsageError
+from lsp_server import settings as settings_
+from lsp_server.buffers import Buffer, BufferStore
+from lsp_server.capabilities import Capabilities, dig
+from lsp_server.client import Client
+from lsp_server.settings import Settings
+from lsp_server.texts import NotCarriedError, codec_of_buffer
+from lsp_server.uris import child_uri, path_of, relative_to, scheme_of, uri_of
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """A workspace folder. `uri` is the client's spelling."""
+
+    uri: str
+    path: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A document in a folder; `relative` is its posix path in the folder."""
+
+    folder: Folder
+    relative: str
+    path: str
+
+
+class RefusedError(Exception):
+    """Something that we will not do; the message is the reason, for a person."""
+
+
+class Session:
+    """All state of a connection. Changed on the event loop only."""
+
+    def __init__(self, client: Client, capabilities: Capabilities, initialize_params: Any) -> None:
+        self.client = client
+        self.capabilities = capabilities
+        self.buffers = BufferStore()
+        self.configured = asyncio.Event()
+        """Set once the client's own settings have been asked for, and came or did not come."""
+        self.process_id = dig(initialize_params, "processId")
+        self._options = dig(initialize_params, "initializationOptions")
+        self._asked: Any = None
+        self._folder_settings: dict[str, Any] = {}
+        self._spellings: dict[str, str] = {}
+        self.folders: list[Folder] = []
+        self.set_folders(_folders_of(initialize_params))
+        self.resolve_settings()
+
+    # --- settings and trust -----------------------------------------------------------------------------------
+
+    def resolve_settings(self, asked: Any = None, per_folder: dict[str, Any] | None = None) -> None:
+        """Read all layers anew: the user's file, `initializationOptions`, what the client answered."""
+        self._asked = asked if asked is not None else self._asked
+        self._folder_settings = per_folder if per_folder is not None else self._folder_settings
+        problems: list[str] = []
+        try:
+            user: Any = load_user_config()
+        except UsageError as error:
+            user = None
+            problems.append(error.message)
+        # Only what starts the server may ask for the model that plays a script.
+        read = settings_.read(user, self._options, self._asked, replay=_asks_for_replay(self._options))
+        self.settings = Settings(read.values, (*problems, *read.problems), read.explicit)
+        self.distrust = settings_.read_trust(self._options, self._asked)
+
+    def settings_for(self, folder: Folder) -> Settings:
+        """The settings of a run in a folder: the folder's own never say anything of the model, the jail, the agent."""
+        own = settings_.without_user_keys(self._folder_settings.get(folder.path))
+        if not isinstance(own, dict) or not own:
+            return self.settings
+        read = settings_.read(own)
+        values = dict(self.settings.values)
+        values.update({key: read[key] for key in read.explicit})
+        return Settings(values, read.problems, self.settings.explicit | read.explicit)
+
+    # --- folders and documents --------------------------------------------------------------------------------
+
+    def set_folders(self, folders: list[Folder]) -> None:
+        """The folders of the workspace, those of one path once."""
+        self.folders = list({folder.path: folder for folder in folders}.values())
+        self._unfit = {folder.path: _unfit(folder.path) for folder in self.folders}
+
+    def change_folders(self, added: Any, removed: Any) -> None:
+        """`workspace/didChangeWorkspaceFolders`."""
+        gone = {folder.path for folder in _parse_folders(removed)}
+        self.set_folders([f for f in self.folders if f.path not in gone] + _parse_folders(added))
+
+    def remember_spelling(self, uri: str) -> None:
+        """A client that named a file once gets the same string back."""
+        if (path := path_of(uri)) is not None:
+            self._spellings[path] = uri
+
+    def uri_for(self, folder: Folder, relative: str) -> str:
+        """The URI to name a file by: the client's own string where it ever gave one."""
+        buffer = self.buffer_of(folder, relative)
+        if buffer is not None:
+            return buffer.uri
+        return self._spellings.get(os.path.join(folder.path, relative)) or child_uri(folder.uri, relative)
+
+    def buffer_of(self, folder: Folder, relative: str) -> Buffer | None:
+        """The open document of a file of a folder, also where it was opened through a link."""
+        path = os.path.join(folder.path, relative)
+        if (buffer := self.buffers.at(path)) is not None:
+            return buffer
+        real = os.path.realpath(path)
+        return next((b for b in self.buffers if b.path is not None and os.path.realpath(b.path) == real), None)
+
+    def place_of(self, uri: str) -> Place:
+        """Where a document lies. Raises RefusedError with the reason why there can be no run for it."""
+        scheme = scheme_of(uri)
+        if "notebook" in scheme or uri.partition("#")[0].partition("?")[0].endswith(".ipynb"):
+            raise RefusedError("notebooks are not supported: an edit could not be reviewed cell by cell")
+        if scheme == "untitled":
+            raise RefusedError("the document has no name yet: save it first")
+        path = path_of(uri)
+        if path is None:
+            raise RefusedError(f"only files on this machine can be worked on, not {scheme or 'this kind of'} documents")
+        place = self._place_of_path(path)
+        if place is None:
+            if not self.folders:
+                raise RefusedError("no folder is open: open the project's folder in the editor")
+            raise RefusedError("the file is outside the folders of the workspace")
+        return place
+
+    def _place_of_path(self, path: str) -> Place | None:
+        found = [
+            Place(folder, relative, path)
+            for folder in self.folders
+            if (relative := relative_to(folder.path, path)) is not None
+        ]
+        if not found:  # the folder or the file was opened through a link
+            real = os.path.realpath(path)
+            found = [
+                Place(folder, relative, path)
+                for folder in self.folders
+                if (relative := relative_to(os.path.realpath(folder.path), real)) is not None
+            ]
+        return max(found, key=lambda place: len(place.folder.path), default=None)
+
+    def snapshot_buffers(self, folder: Folder) -> tuple[dict[str, bytes], list[str]]:
+        """The open documents below a folder that are not as on disk, encoded as they would be saved; and notes on
+        those that could not be encoded."""
+        buffers: dict[str, bytes] = {}
+        notes: list[str] = []
+        for buffer in self.buffers:
+            place = self._place_of_path(buffer.path) if buffer.path is not None else None
+            if place is None or place.folder.path != folder.path or buffer.uri.endswith(".ipynb"):
+                continue
+            disk = read_file(place.path)
+            try:
+                data = codec_of_buffer(buffer.text, disk).to_bytes(buffer.text)
+            except NotCarriedError as error:
+                notes.append(f"The run sees {place.relative} as it is on disk: {error}.")
+                continue
+            if data != disk:
+                buffers[place.relative] = data
+        return buffers, notes
+
+    def refusal(self, folder: Folder) -> str | None:
+        """Why no run may start in a folder, None where one may. From memory: nothing is read from disk."""
+        return self.distrust or self._unfit.get(folder.path)
+
+
+def _unfit(path: str) -> str | None:
+    """Why a folder is no project."""
+    real = os.path.realpath(path)
+    if real == "/":
+        return "the whole file system is not a project: open a folder below it"
+    if real == os.path.realpath(os.path.expanduser("~")):
+        return "the home folder is not a project: open a folder below it"
+    return None
+
+
+def read_file(path: str) -> bytes | None:
+    """The bytes of a regular file, None where there is none to read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def _asks_for_replay(options: Any) -> bool:
+    return bool(dig(options, "model", "kind") == "scripted")
+
+
+def _folders_of(params: Any) -> list[Folder]:
+    folders = _parse_folders(dig(params, "workspaceFolders"))
+    if folders:
+        return folders
+    root_uri, root_path = dig(params, "rootUri"), dig(params, "rootPath")
+    if isinstance(root_uri, str):
+        return _parse_folders([{"uri": root_uri}])
+    if isinstance(root_path, str) and os.path.isabs(root_path):
+        return _parse_folders([{"uri": uri_of(root_path)}])
+    return []
+
+
+def _parse_folders(value: Any) -> list[Folder]:
+    folders: list[Folder] = []
+    for item in value if isinstance(value, list) else []:
+        uri, name = dig(item, "uri"), dig(item, "name")
+        path = path_of(uri) if isinstance(uri, str) else None
+        if isinstance(uri, str) and path is not None:
+            folders.append(Folder(uri, path, name if isinstance(name, str) and name else os.path.basename(path)))
+    return folders
