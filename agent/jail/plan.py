@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from agent.jail.interpreter import Interpreter
 from agent.jail.seccomp import Instruction
-from agent.jail.spec import JailSpec, is_within
+from agent.jail.spec import GIB, JailSpec, is_within
 
 RUNNER_PATH = "/run/frog/runner.pyz"
 HOME = "/run/frog/home"
@@ -165,22 +165,25 @@ def plan_namespaces(spec: JailSpec, facts: HostFacts, argv: tuple[str, ...] | No
         processes=limits.processes,
         memory_bytes=limits.memory_bytes,
         wall_s=limits.wall_s,
-        rlimits=_rlimits(spec, is_root=run_as[0] == 0),
+        rlimits=_rlimits(spec, is_root=run_as[0] == 0, is_command=argv is not None),
         seccomp=facts.seccomp,
         environment=tuple(environment.items()),
-        argv=argv or (facts.runner.real, "-I", "-S", RUNNER_PATH, "--root", workspace),
+        argv=argv or (facts.runner.real, "-I", "-S", RUNNER_PATH, "--root", workspace, "--scratch", "/tmp"),
         spares_runner=argv is None,
     )
 
 
-def _rlimits(spec: JailSpec, *, is_root: bool) -> tuple[tuple[str, int, int], ...]:
+def _rlimits(spec: JailSpec, *, is_root: bool, is_command: bool) -> tuple[tuple[str, int, int], ...]:
     limits = spec.limits
+    # A tool's process shall see that memory ends; a command shall be stopped, and the exit code say so: there
+    # the watchdog comes first, and this only catches what is faster.
+    data_bytes = limits.memory_bytes + (2 * GIB if is_command else 0)
     rows = [
         ("RLIMIT_CORE", 0, 0),
         ("RLIMIT_FSIZE", limits.file_bytes, limits.file_bytes),
         ("RLIMIT_NOFILE", limits.open_files, limits.open_files),
         ("RLIMIT_CPU", limits.cpu_s, limits.cpu_s + 5),
-        ("RLIMIT_DATA", limits.memory_bytes, limits.memory_bytes),
+        ("RLIMIT_DATA", data_bytes, data_bytes),
         ("RLIMIT_MEMLOCK", 65_536, 65_536),
         ("RLIMIT_MSGQUEUE", 819_200, 819_200),
     ]

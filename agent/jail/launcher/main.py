@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # `signal` would bring `enum`, a fifth of the start
 import marshal
 import os
-import signal
 
 from agent.jail.launcher import kernel
 from agent.jail.launcher.init import run_init
@@ -33,11 +33,11 @@ def main(plan_fd: int, runner_fd: int, status_fd: int) -> None:
         runner = file.read()
     status = StatusPipe(status_fd, plan["nonce"])
     try:
-        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL, "death with the parent")
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, _signal.SIGKILL, "death with the parent")
         _prefer_for_the_killer()
         _enter_namespaces(plan)
         # the change of credentials has undone it
-        kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL, "death with the parent")
+        kernel.prctl(kernel.PR_SET_PDEATHSIG, _signal.SIGKILL, "death with the parent")
         pid = os.fork()
         if pid == 0:
             run_init(plan, runner, status)

@@ -41,6 +41,7 @@ WRITABLE = (b"/tmp", b"/run/frog/home", b"/dev/shm")
 
 def build_root(plan: dict[str, Any], runner: bytes) -> int:
     """Mount everything, make it the root, and return the descriptor of the upper layer. Raises StepError, OSError."""
+    loopback = _start_loopback()
     mount(None, b"/", None, MS_REC | MS_PRIVATE, None, "private mounts")
     workspace = plan["workspace"]
     lower = os.open(workspace, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -72,7 +73,7 @@ def build_root(plan: dict[str, Any], runner: bytes) -> int:
     mount(b"overlay", target, b"overlay", MS_NOSUID | MS_NODEV, options, "overlay")
     for source, target in plan["over_workspace"]:
         _bind_read_only(source, root + target)
-    _raise_loopback()
+    _finish_loopback(loopback)
     _socket.sethostname("jail")
     os.close(lower)
     os.chdir(root)
@@ -183,6 +184,24 @@ def _write(path: bytes, value: bytes) -> None:
     except OSError:
         # nested namespaces are refused by the filter as well, and a canary tries
         return
+
+
+def _start_loopback() -> int:
+    """Raise the loopback interface in a process beside: the kernel waits tens of milliseconds for it."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            _raise_loopback()
+            code = 0
+        finally:
+            os._exit(code)
+    return pid
+
+
+def _finish_loopback(pid: int) -> None:
+    if os.waitpid(pid, 0)[1] != 0:
+        raise StepError("loopback", 1)
 
 
 def _raise_loopback() -> None:
