@@ -47,6 +47,7 @@ from agent.types import (
     RunStarted,
     TestOutcome,
     TestsFinished,
+    TurnFinished,
     Usage,
 )
 from agent.worktree.baseline import Baseline
@@ -87,6 +88,8 @@ class Run:
         self._touched: set[str] = set()
         self._baseline: Baseline | None = None
         self._unsaved: dict[str, FileState | None] = {}
+        self._n_steps = 0
+        self._usage = Usage()
         self._is_cancelled = False
         self._work: asyncio.Task[None] | None = None
 
@@ -216,7 +219,17 @@ class Run:
         self._trajectory.message("user", user)
         await chat.begin(system, schemas, user)
         n_steps = 0 if resumed is None else await replay(resumed, chat, host, self, system, schemas)
-        return await run_loop(chat, host, self, limits, n_steps=n_steps)
+        try:
+            return await run_loop(chat, host, self, limits, n_steps=n_steps)
+        except Exception as error:  # a bug of ours: what was done until then is still the proposal
+            _log.exception("the loop of run %s failed", self._spec.run_id)
+            return LoopOutcome(
+                exit_reason=ExitReason.TOOL_ERROR,
+                final_message="",
+                n_steps=self._n_steps,
+                usage=self._usage,
+                error=_internal(error),
+            )
 
     async def _check_after(self, jail_spec: JailSpec, changes: ChangeSet) -> None:
         if self._facts.tests_before is None:
@@ -252,8 +265,7 @@ class Run:
             return outcome.exit_reason, outcome.error
         if not isinstance(error, FrogError):
             _log.error("run %s failed", self._spec.run_id, exc_info=error)
-            what = RunError(kind="internal", message=f"{type(error).__name__}: {error}", hint="Please report it.")
-            return outcome.exit_reason if outcome else ExitReason.TOOL_ERROR, what
+            return outcome.exit_reason if outcome else ExitReason.TOOL_ERROR, _internal(error)
         return _reason(error), RunError(kind=error.kind, message=error.message, hint=error.hint)
 
     async def _close(self) -> None:
@@ -267,8 +279,8 @@ class Run:
             run_id=self._spec.run_id,
             exit_reason=reason,
             final_message=outcome.final_message if outcome else "",
-            n_steps=outcome.n_steps if outcome else 0,
-            usage=outcome.usage if outcome else Usage(),
+            n_steps=outcome.n_steps if outcome else self._n_steps,
+            usage=outcome.usage if outcome else self._usage,
             elapsed_s=elapsed_s,
             model=facts.model,
             jail=facts.jail,
@@ -293,6 +305,8 @@ class Run:
 
     def record(self, event: RunEvent) -> None:
         """Take an event of the loop: this object is its Recorder."""
+        if isinstance(event, TurnFinished):
+            self._n_steps, self._usage = event.step, self._usage + event.turn.usage
         self._emit(event)
 
     def _remember(self, path: str) -> None:
@@ -335,6 +349,10 @@ def _instructions(
         return resumed.system, schemas
     own = info.system_prompt or (wording.system if wording else SYSTEM_PROMPT)
     return system_prompt(workspace, own), schemas
+
+
+def _internal(error: BaseException) -> RunError:
+    return RunError(kind="internal", message=f"{type(error).__name__}: {error}", hint="Please report it.")
 
 
 def _reason(error: FrogError) -> ExitReason:
