@@ -17,14 +17,25 @@ _MAX_TURN_BYTES = 64 << 20
 def add_arguments_tool(parser: argparse.ArgumentParser) -> None:
     """The arguments of `frog-lsp tool`."""
     parser.add_argument("--workspace", metavar="W", required=True, help="the folder of the project")
-    parser.add_argument("--backend", choices=("auto", "namespaces", "files"), default="auto", help="the jail's backend")
+    parser.add_argument("--backend", choices=("auto", "namespaces", "files"), help="the jail's backend")
 
 
 def run_tool(arguments: argparse.Namespace) -> int:
     """One JSON object a line in, one a line out; at the end `{"changes", "patch"}`."""
+    from agent.defaults import load_defaults
+    from agent.jail.spec import JailSpec
     from agent.tool_lines import serve_tool_lines
 
-    return asyncio.run(serve_tool_lines(arguments.workspace, backend=arguments.backend))
+    jail = load_defaults().jail
+    spec = JailSpec(workspace=arguments.workspace, read_only_paths=jail.read_only_paths, python=jail.python)
+
+    def on_note(text: str) -> None:
+        say(f"frog-lsp: {visible(text)}\n")
+
+    serve = serve_tool_lines(
+        spec, sys.stdin.buffer, sys.stdout.buffer, backend=arguments.backend or jail.backend, on_note=on_note
+    )
+    return asyncio.run(serve)
 
 
 def add_arguments_parse(parser: argparse.ArgumentParser) -> None:
@@ -45,31 +56,31 @@ def run_parse(arguments: argparse.Namespace) -> int:
 
 
 def add_arguments_jail(parser: argparse.ArgumentParser) -> None:
-    """The arguments of `frog-lsp jail`."""
+    """The arguments of `frog-lsp jail` before the `--`."""
     parser.usage = "frog-lsp jail WORKSPACE [--backend B] [--read-only PATH]... [--limit NAME=VALUE]... -- ARGV..."
     parser.add_argument("workspace", metavar="WORKSPACE", help="the folder that is writable, as a private copy")
     parser.add_argument("--backend", default="auto", help="auto or namespaces")
     parser.add_argument("--read-only", metavar="PATH", action="append", default=[], help="a path that is visible too")
     parser.add_argument("--limit", metavar="NAME=VALUE", action="append", default=[], help="for example cpu_s=60")
-    parser.add_argument("argv", metavar="ARGV", nargs="*", help="the command and its arguments, after --")
 
 
-def run_jail(arguments: argparse.Namespace) -> int:
-    """Run one command in the jail; the exit code is the command's, 128+n, 124 or 125."""
+def run_jail(parser: argparse.ArgumentParser, words: list[str]) -> int:
+    """Run one command in the jail; the exit code is the command's, 128+n, 124, or 125 where nothing ran."""
     from agent.jail.command import run_command
     from agent.jail.spec import JailSpec, parse_limits
 
-    if not arguments.argv:
-        raise UsageError("no command is given", "Put it after --, for example `frog-lsp jail . -- ls`.")
+    before, argv = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
     try:
+        arguments = parser.parse_args(before)
+        if not argv:
+            raise UsageError("no command is given", "Put it after --, for example `frog-lsp jail . -- ls`.")
         spec = JailSpec(
             workspace=arguments.workspace,
             read_only_paths=tuple(arguments.read_only),
             limits=parse_limits(arguments.limit),
         )
-        return run_command(spec, arguments.argv, arguments.backend)
+        return asyncio.run(run_command(spec, argv, arguments.backend))
     except FrogError as error:
-        say(f"frog-lsp: jail: {visible(error.message)}\n")
-        if error.hint:
-            say(f"frog-lsp: jail: {visible(error.hint)}\n")
+        hint = f"frog-lsp: jail: {visible(error.hint)}\n" if error.hint else ""
+        say(f"frog-lsp: jail: {visible(error.message)}\n{hint}")
         return EXIT_NOT_JAILED

@@ -120,8 +120,13 @@ def _show_change(console: Console, change: FileChange) -> None:
 
 def show_diff(console: Console, changes: ChangeSet) -> None:
     """Show the diff, hunks numbered, with colours where the console has them."""
-    lines = visible(render(changes)).split("\n")
     console.print()
+    print_diff(console, visible(render(changes)))
+
+
+def print_diff(console: Console, text: str) -> None:
+    """Print a diff that is safe to show, with colours where the console has them."""
+    lines = text.rstrip("\n").split("\n")
     for line in lines[:_MOST_DIFF_LINES]:
         console.print(Text(line, _diff_style(line)), overflow="fold")
     if len(lines) > _MOST_DIFF_LINES:
@@ -129,7 +134,7 @@ def show_diff(console: Console, changes: ChangeSet) -> None:
 
 
 def _diff_style(line: str) -> str:
-    for prefix, style in (("+++", "bold"), ("---", "bold"), ("+", "green"), ("-", "red"), ("@@", "cyan")):
+    for prefix, style in (("+++", "bold"), ("---", "bold"), ("+", "green"), ("-", "red"), ("@@", "cyan"), ("#", "dim")):
         if line.startswith(prefix):
             return style
     return "bold" if line.startswith("diff ") else "default"

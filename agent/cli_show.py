@@ -64,8 +64,11 @@ def make_console() -> Console:
 class Presenter:
     """Shows the events of a run. Its `show` is the `on_event` of a Run."""
 
-    def __init__(self, console: Console, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, console: Console, *, clock: Callable[[], float] = time.monotonic, with_estimate: bool = True
+    ) -> None:
         self._console = console
+        self._with_estimate = with_estimate
         self._clock = clock
         self._limits = Limits()
         self._status: Status | None = None
@@ -171,7 +174,7 @@ class Presenter:
         """An upper bound from the mean time of a step, the steps left and the time limit."""
         elapsed = self._clock() - self._run_began
         n_done = self._step - self._n_first
-        if n_done <= 0:
+        if n_done <= 0 or not self._with_estimate:
             return ""
         left = min(self._limits.time_s - elapsed, elapsed / n_done * (self._limits.max_steps - self._step))
         return f"≤ {duration(max(0.0, left))} left"

@@ -120,6 +120,8 @@ def _dispatch(arguments: list[str]) -> int:
         return cast("int", module.run(_parse(parser, arguments)))
     parser = Parser(prog=f"frog-lsp {name}", description=f"{command.summary[0].upper()}{command.summary[1:]}.")
     getattr(module, f"add_arguments_{name}")(parser)
+    if name == "jail":  # what follows -- is the command's alone
+        return cast("int", module.run_jail(parser, arguments[1:]))
     return cast("int", getattr(module, f"run_{name}")(_parse(parser, arguments[1:])))
 
 

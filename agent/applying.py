@@ -1,0 +1,58 @@
+"""Applying a kept proposal from the command line: one process at a time, and what came of it in words."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from agent.changes.apply import ApplyOutcome, apply_to_disk
+from agent.changes.changeset import printable
+from agent.changes.merge import conflict_block
+from agent.changes.proposals import ProposalStore
+from agent.types import JsonObject
+from agent.visible import visible
+
+__all__ = ["ApplyOutcome", "applied_json", "apply_proposal", "describe_outcome"]
+
+
+def apply_proposal(
+    run_id: str,
+    *,
+    files: Collection[str] | None = None,
+    hunks: Collection[int] | None = None,
+    with_flagged: bool = False,
+) -> ApplyOutcome:
+    """Apply and remember what is in place. Raises ProposalError, UsageError, WorkspaceError."""
+    store = ProposalStore()
+    with store.lock(run_id) as name:
+        proposal = store.load(name)
+        outcome = apply_to_disk(proposal, files=files, hunks=hunks, include_flagged=with_flagged)
+        store.save(outcome.proposal)
+    return outcome
+
+
+def describe_outcome(outcome: ApplyOutcome) -> str:
+    """What was applied, left out, in conflict or failed, a line each."""
+    lines = [f"applied   {printable(path)}" for path in outcome.applied]
+    lines += [f"left out  {printable(path)}: {reason}" for path, reason in outcome.skipped]
+    lines += [f"failed    {printable(path)}: {reason}" for path, reason in outcome.failed]
+    for info in outcome.conflicts:
+        lines.append(f"conflict  {printable(info.path)}: {info.reason}; nothing of this file was applied")
+        for conflict in info.conflicts:
+            lines.append(f"          line {conflict.theirs_line} of the file now:")
+            lines += [f"          {line}" for line in conflict_block(conflict).rstrip("\n").split("\n")]
+    if not lines:
+        lines.append("nothing was applied")
+    return visible("\n".join(lines)) + "\n"
+
+
+def applied_json(outcome: ApplyOutcome) -> JsonObject:
+    """The object of `apply --json`."""
+    return {
+        "run_id": outcome.proposal.run_id,
+        "state": str(outcome.proposal.state),
+        "applied": [printable(path) for path in outcome.applied],
+        "skipped": [{"path": printable(path), "reason": reason} for path, reason in outcome.skipped],
+        "failed": [{"path": printable(path), "reason": reason} for path, reason in outcome.failed],
+        "conflicts": [{"path": printable(info.path), "reason": info.reason} for info in outcome.conflicts],
+        "error": None,
+    }
