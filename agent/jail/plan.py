@@ -14,6 +14,7 @@ RUNNER_PATH = "/run/frog/runner.pyz"
 HOME = "/run/frog/home"
 SHIMS = "/run/frog/bin"
 USER_NAME = "agent"
+_SCRATCH = "/tmp"  # noqa: S108 - the jail's own; the file tools may go there as commands do
 
 # Roots of programs and libraries; on merged systems all but /usr are links.
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/gnu/store")
@@ -43,6 +44,8 @@ _ETC = (
 )
 # Single files of /proc that tell of the whole machine or its keys.
 _MASKED = ("kcore", "keys", "key-users", "kmsg", "kallsyms", "timer_list", "sched_debug", "latency_stats", "slabinfo")
+# An existing folder to build in, hidden for a moment in our own mounts; nothing that is bound may lie in it.
+_STAGING = ("/mnt", "/media", "/srv", "/tmp", "/sys")  # noqa: S108
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
 _PASSED_ON = ("LANG", "LANGUAGE", "TZ", "COLUMNS", "LINES")
@@ -147,7 +150,7 @@ def plan_namespaces(spec: JailSpec, facts: HostFacts, argv: tuple[str, ...] | No
         workspace=workspace,
         workspace_device=facts.workspace_device,
         workspace_inode=facts.workspace_inode,
-        staging=next(p for p in ("/mnt", "/media", "/srv", "/tmp", "/sys") if _is_free(p, sources, facts)),  # noqa: S108
+        staging=next(p for p in _STAGING if _is_free(p, sources, facts)),
         run_as=run_as,
         privileged=privileged,
         uid_map=tuple((a, a, n) for a, n in facts.uid_ranges) if privileged else ((facts.uid, facts.uid, 1),),
@@ -168,7 +171,7 @@ def plan_namespaces(spec: JailSpec, facts: HostFacts, argv: tuple[str, ...] | No
         rlimits=_rlimits(spec, is_root=run_as[0] == 0, is_command=argv is not None),
         seccomp=facts.seccomp,
         environment=tuple(environment.items()),
-        argv=argv or (facts.runner.real, "-I", "-S", RUNNER_PATH, "--root", workspace, "--scratch", "/tmp"),
+        argv=argv or (facts.runner.real, "-I", "-S", RUNNER_PATH, "--root", workspace, "--scratch", _SCRATCH),
         spares_runner=argv is None,
     )
 
@@ -206,13 +209,13 @@ def _path_and_links(facts: HostFacts) -> tuple[tuple[str, ...], tuple[tuple[str,
     """PATH, and the links that make `python` and `python3` the project's."""
     project = facts.project
     links = list(dict.fromkeys((*facts.runner.links, *project.links)))
+    standard = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
     bin_dir = os.path.dirname(project.executable if project.venv else project.real)
-    first = [bin_dir]
+    first = [] if bin_dir in standard else [bin_dir]
     if project.venv is None:
         links += [(f"{SHIMS}/{name}", project.real) for name in ("python", "python3")]
         first.insert(0, SHIMS)
-    standard = ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
-    return tuple(dict.fromkeys([*first, *standard])), tuple(links)
+    return (*first, *standard), tuple(links)
 
 
 def _system_binds(facts: HostFacts) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
@@ -267,4 +270,4 @@ def _shell_quoted(text: str) -> str:
 
 def looked_at() -> tuple[str, ...]:
     """The host paths whose kind the plan needs to know."""
-    return (*_SYSTEM, *(f"/etc/{name}" for name in _ETC), "/mnt", "/media", "/srv", "/tmp", "/sys")  # noqa: S108
+    return (*_SYSTEM, *(f"/etc/{name}" for name in _ETC), *_STAGING)

@@ -90,7 +90,8 @@ def _state_flags(change: FileChange, workspace: str) -> Iterator[Flag]:
     if after is None:
         return
     if after.data is None and after.link is None:
-        yield Flag(code="special-file", level="never", why="it is a pipe, a socket or a device, not a file")
+        why = "it is a pipe, a socket or a device, or was too large to keep: there is nothing that could be applied"
+        yield Flag(code="special-file", level="never", why=why)
     if after.link is not None:
         if leaves_workspace(change.path, after.link, workspace):
             why = f"the link points out of the workspace, to {_shown(after.link)}: whatever writes to it writes there"

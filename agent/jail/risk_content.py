@@ -14,7 +14,9 @@ _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _ZERO_WIDTH = re.compile(
     "[\u00ad\u034f\u115f\u1160\u180e\u200b-\u200d\u2060-\u2064\u3164\ufeff\uffa0\U000e0000-\U000e007f]"
 )
-_BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{76}\s*){3,}|[A-Za-z0-9+/_-]{200,}={0,2}")
+_BASE64 = re.compile(
+    r"(?<![A-Za-z0-9+/_-])(?:(?:[A-Za-z0-9+/]{60,76}[\s\"'\\,+]{1,12}){3,}|[A-Za-z0-9+/_-]{200,}={0,2})"
+)
 _HOST = re.compile(
     r"\b(?:https?|wss?|ftp|ssh|git|git\+\w+)://(?:[^\s/@'\"]*@)?([A-Za-z0-9.-]+\.[A-Za-z0-9-]+|\[[0-9A-Fa-f:]+\])"
 )
@@ -22,16 +24,16 @@ _HARMLESS_HOST = re.compile(
     r"^(?:127\.[\d.]+|0\.0\.0\.0|\[::1?\]|.*\.(?:test|example|invalid|localhost)|(?:.*\.)?example\.(?:com|org|net))$"
 )
 _PIPE_TO_SHELL = re.compile(
-    r"\b(?:curl|wget|fetch|iwr|Invoke-WebRequest)\b[^\n|;]*\|\s*(?:\w+=\S+\s+)*(?:sudo\s+(?:-\S+\s+)*)?(?:/\S*/)?(?:env\s+)?"
+    r"\b(?:curl|wget|fetch|iwr|Invoke-WebRequest)\b[^\n|;]{0,400}\|\s*(?:\w+=\S+\s+)*(?:sudo\s+(?:-\S+\s+)*)?(?:/\S*/)?(?:env\s+)?"
     r"(?:(?:ba|z|da|k|fi|c|tc)?sh|python[\d.]*|perl|ruby|node|php|iex|source)\b"
     r"|\b(?:ba|z|da|k)?sh\b\s+(?:-c\s+[\"']?)?(?:<\(|\$\(|`)\s*(?:curl|wget)\b|\b(?:eval|source|\.)\s+[\"']?(?:<\(|\$\(|`)\s*(?:curl|wget)\b"
-    r"|\biex\b[^\n]*(?:DownloadString|iwr|Invoke-WebRequest)",
+    r"|\biex\b[^\n]{0,400}(?:DownloadString|iwr|Invoke-WebRequest)",
     re.IGNORECASE,
 )
 _UNVERIFIED = re.compile(
     r"\bverify(?:_ssl|_certs?|_mode)?[\"']?\s*[=:]\s*(?:False|0\b|None\b|[\"']false)|CERT_NONE|_create_unverified_context"
     r"|check_hostname\s*=\s*False|rejectUnauthorized[\"']?\s*:\s*false|NODE_TLS_REJECT_UNAUTHORIZED|InsecureSkipVerify\s*[:=]\s*true"
-    r"|\bsslVerify\b\W+false|GIT_SSL_NO_VERIFY|--no-check-certificate|--insecure\b|\bcurl\b[^\n|;]*\s-\w*k\b|--trusted-host"
+    r"|\bsslVerify\b\W+false|GIT_SSL_NO_VERIFY|--no-check-certificate|--insecure\b|\bcurl\b[^\n|;]{0,400}\s-\w*k\b|--trusted-host"
     r"|StrictHostKeyChecking[ =]+(?:no|off)|danger_accept_invalid_certs\(true\)|disable_warnings\(|strict-ssl\W+false"
     r"|PYTHONHTTPSVERIFY\W+0|ssl\s*=\s*False",
 )
@@ -43,15 +45,25 @@ _SKIP = re.compile(
 )
 
 
+MAX_SCANNED_CHARS = 2 << 20
+"""More added text than this is searched at its start only, and the flag says so."""
+
+
 def content_flags(added: Iterable[str], known: str) -> list[Flag]:
     """Flags of the lines that a change adds (line ends optional); `known` is the text that was there before."""
     lines = list(added)
-    text = "\n".join(line.rstrip("\r\n") for line in lines)
+    whole = "\n".join(line.rstrip("\r\n") for line in lines)
+    text, known = whole[:MAX_SCANNED_CHARS], known[:MAX_SCANNED_CHARS]
     flags: list[Flag] = []
 
     def note(code: str, why: str) -> None:
         flags.append(Flag(code=code, level="note", why=why))
 
+    if len(whole) > len(text):
+        note(
+            "unsearched",
+            f"it adds {len(whole):,} characters: only the first {len(text):,} were searched for such things",
+        )
     if found := _BIDI.search(text):
         note("bidi", f"holds the invisible direction mark {_named(found[0])}: what is shown is not what runs")
     if found := _ZERO_WIDTH.search(text):
@@ -76,7 +88,7 @@ def content_flags(added: Iterable[str], known: str) -> list[Flag]:
 
 def skips_tests(added: Iterable[str]) -> bool:
     """Whether a line skips a test, expects it to fail, or runs nothing but one."""
-    return any(_SKIP.search(line) for line in added)
+    return any(_SKIP.search(line[:LONG_LINE_CHARS]) for line in added)
 
 
 def _hosts(text: str) -> set[str]:
