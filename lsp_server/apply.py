@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 
-from agent.changes.merge import merge
+from agent.changes.merge import Conflict, merge
 from agent.types import ChangeKind, FileChange
 from lsp_server.buffers import Buffer
 from lsp_server.client import NoAnswerError
@@ -35,7 +35,7 @@ OPEN_WAIT_S = 2.0
 CLOSED_WAIT_S = 0.5
 """How long we look whether a client opens or saves a document that was closed."""
 CREATED_WAIT_S = 1.0
-_POLL_S = 0.01
+_POLL_S = 0.02
 
 
 @dataclass(slots=True)
@@ -57,10 +57,14 @@ class _Plan:
 class Applier:
     """Applies changes of one folder."""
 
-    def __init__(self, session: Session, folder: Folder) -> None:
+    def __init__(self, session: Session, folder: Folder, unsaved: Container[str] | None = None) -> None:
+        """`unsaved`: the files whose base was a buffer that was not as on disk; None where that is not known."""
         self._session = session
         self._folder = folder
+        self._unsaved = unsaved
         self._outcomes: dict[str, AppliedFile] = {}
+        self.conflicts: dict[str, tuple[Conflict, ...]] = {}
+        """By path, for the review."""
 
     async def apply(self, changes: Sequence[FileChange]) -> list[AppliedFile]:
         """Created files, then all texts in one edit. Other kinds are listed with what does them by hand.
@@ -107,10 +111,11 @@ class Applier:
             reason = await self._send_texts(plans)
             await self._watch(plans, is_rejected=reason is not None)
             left = [plan for plan in plans if not plan.reached.is_set()]
-            if attempt == 1 and left and any(self._has_moved(plan) for plan in left):
+            moved = [plan for plan in left if self._has_moved(plan)]
+            if attempt == 1 and moved and (reason is not None or all(self._was_skipped(plan) for plan in left)):
                 made = [plan for plan in left if plan.is_new]
                 modified = [plan.change for plan in left if not plan.is_new]
-                continue  # somebody typed between our reading and the client's answer: merge anew, once
+                continue
             for plan in left:
                 self._judge(plan, reason)
             return
@@ -132,7 +137,7 @@ class Applier:
         base = change.before.data if change.before is not None else None
         if ours is None:
             raise NotCarriedError("special files cannot be edited")
-        path, buffer, _, theirs, codec = self._now(change.path)
+        path, buffer, disk, theirs, codec = self._now(change.path)
         if theirs is None:
             self._settle(change, "conflict", "the file was deleted meanwhile")
             return None
@@ -142,8 +147,13 @@ class Applier:
         if base is None or not change.base_known:
             self._settle(change, "conflict", "the file changed during the run before its base was kept")
             return None
+        was_clean = self._unsaved is not None and change.path not in self._unsaved
+        if buffer is not None and was_clean and theirs == base and disk not in (None, base):
+            self._settle(change, "conflict", "the file changed on disk under the editor: let it reload the file first")
+            return None
         outcome = merge(base, theirs, ours)
         if outcome.data is None:
+            self.conflicts[change.path] = outcome.conflicts
             lines = ", ".join(str(conflict.theirs_line) for conflict in outcome.conflicts)
             self._settle(change, "conflict", f"the same lines changed meanwhile (line {lines})")
             return None
@@ -234,8 +244,25 @@ class Applier:
             self._settle(plan.change, "applied", _mode_note(plan.change).lstrip("; "))
 
     def _has_moved(self, plan: _Plan) -> bool:
+        """Whether somebody typed before the edit came."""
         buffer = self._buffer(plan)
         return buffer is not None and plan.is_open and buffer.version != plan.version and buffer.text != plan.shown
+
+    def _was_skipped(self, plan: _Plan) -> bool:
+        """For an edit "applied" whose text is not as it should be: whether nothing of it was put in.
+
+        That is a stale edit that Neovim skipped, as opposed to one that a person ticked in part, whose choice is
+        not to be overruled. Skipped means that every piece is still to be put in.
+        """
+        try:
+            fresh = self._plan(plan.change) if self._has_moved(plan) else None
+        except NotCarriedError:
+            return False
+        return fresh is not None and self._pieces(fresh) == self._pieces(plan)
+
+    def _pieces(self, plan: _Plan) -> list[str]:
+        encoding = self._session.capabilities.encoding
+        return [edit["newText"] for edit in text_edits(plan.shown, plan.target, encoding)]
 
     def _judge(self, plan: _Plan, reason: str | None) -> None:
         buffer = self._buffer(plan)

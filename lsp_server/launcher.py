@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from agent.errors import FrogError
 from agent.types import RunEvent, RunResult, RunSpec
 from lsp_server.runs import RunHandle
 
@@ -79,20 +81,19 @@ class _LaunchedRun:
         self._is_cancelled = False
 
     async def execute(self) -> RunResult:
-        # A pause, so that the answer to `frog.fix` is on its way before the imports.
-        await asyncio.sleep(0)
-        from agent.errors import FrogError
-        from agent.run import Run
+        # On a thread, so that the editor is answered while the agent is loaded for the first time.
+        module = await asyncio.to_thread(importlib.import_module, "agent.run")
 
         model: ChatModel | None = None
         with contextlib.suppress(FrogError):  # the run meets the same error and puts it into its result
             model = await self._launcher.borrow(self._spec)
-        run = Run(self._spec, self._on_event, model=model)
+        run = module.Run(self._spec, self._on_event, model=model)
         self._cancel = run.cancel
         if self._is_cancelled:
             run.cancel()
         try:
-            return await run.execute()
+            result: RunResult = await run.execute()
+            return result
         finally:
             if model is not None:
                 self._launcher.give_back(self._idle_unload_s)

@@ -11,8 +11,8 @@ _LEVELS = {"error": logging.ERROR, "warning": logging.WARNING, "info": logging.I
 def start_log() -> None:
     """Log to stderr from now on."""
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    logging.getLogger("pygls").setLevel(logging.WARNING)  # it logs whole messages, so the user's text
-    logging.getLogger("asyncio").setLevel(logging.WARNING)
+    for name in ("pygls", "httpx", "httpcore", "asyncio"):  # pygls logs whole messages, so the user's text
+        logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def set_level(name: str) -> None:

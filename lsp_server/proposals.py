@@ -125,7 +125,9 @@ class Proposals:
         from agent.changes.review import render
 
         try:
-            path = write_private("reviews", f"{run_id}.diff", render(proposal).encode("utf-8", "backslashreplace"))
+            path = write_private(
+                "reviews", f"{run_id}.diff", render(proposal, record.conflicts).encode("utf-8", "backslashreplace")
+            )
         except UsageError as error:
             raise RefusedError(f"{error.message}. {error.hint}") from error
         uri = uri_of(path)
@@ -148,11 +150,12 @@ class Proposals:
                 chosen = _choose(proposal.changes, files, hunks)
             except UsageError as error:
                 raise RefusedError(f"{error.message} {error.hint}".strip()) from error
-            applier = Applier(self._session, record.folder)
+            applier = Applier(self._session, record.folder, record.spec.buffers if record.spec is not None else None)
             texts = [change for change in chosen if change.kind not in _STRUCTURE]
             structure = [change for change in chosen if change.kind in _STRUCTURE]
             outcomes = await applier.apply(texts)
             outcomes += await self._apply_structure(record, applier, structure, is_named=files is not None)
+            record.conflicts = applier.conflicts
             return await self._conclude(record, chosen, outcomes, hunks)
 
     async def _apply_structure(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -30,7 +31,7 @@ class LspError(Exception):
         self.message = error.get("message")
 
 
-class RespondWith(Exception):
+class RespondError(Exception):
     """Raised by a handler of a test to answer a request of the server with an error."""
 
     def __init__(self, code: int, message: str) -> None:
@@ -78,8 +79,68 @@ FULL = {
 }
 
 
+class Editor:
+    """An editor's documents and what it does with edits: here as a well-behaved editor does."""
+
+    encoding = "utf-16"
+
+    def __init__(self) -> None:
+        self.documents: dict[str, Document] = {}
+
+    def tell_change(self, document: Document) -> None:
+        """Tell the server that a document changed."""
+
+    def change(self, document: Document, text: str) -> None:
+        """Replace the whole text and tell the server."""
+        document.text = text
+        document.version += 1
+        self.tell_change(document)
+
+    def apply_edit(self, params: Any) -> dict[str, Any]:
+        """Apply as a well-behaved editor does: versions checked, files on disk, edits of closed files written."""
+        edit = params["edit"]
+        parts = edit.get("documentChanges")
+        if parts is None:
+            parts = [{"textDocument": {"uri": uri}, "edits": edits} for uri, edits in edit["changes"].items()]
+        for part in parts:
+            if "kind" not in part:
+                document = self.documents.get(part["textDocument"]["uri"])
+                version = part["textDocument"].get("version")
+                if document is not None and version is not None and version != document.version:
+                    return {"applied": False}
+        for part in parts:
+            self.apply_part(part)
+        return {"applied": True}
+
+    def apply_part(self, part: dict[str, Any]) -> None:
+        kind = part.get("kind")
+        if kind == "create":
+            path = Path(to_path(part["uri"]))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.exists():
+                path.write_bytes(b"")
+        elif kind == "delete":
+            os.remove(to_path(part["uri"]))
+        elif kind == "rename":
+            new = Path(to_path(part["newUri"]))
+            assert not new.exists()
+            new.parent.mkdir(parents=True, exist_ok=True)
+            os.rename(to_path(part["oldUri"]), new)
+        else:
+            uri = part["textDocument"]["uri"]
+            document = self.documents.get(uri)
+            if document is not None:
+                self.change(document, edited(document.text, part["edits"], self.encoding))
+            else:
+                path = Path(to_path(uri))
+                text = path.read_bytes().decode("utf-8")
+                mark = "\ufeff" if text.startswith("\ufeff") else ""
+                made = mark + edited(text.removeprefix("\ufeff"), part["edits"], self.encoding)
+                path.write_bytes(made.encode("utf-8"))
+
+
 @dataclass
-class LspClient:
+class LspClient(Editor):
     """One connection. Use `async with LspClient(...).started():`."""
 
     env: dict[str, str] = field(default_factory=dict)
@@ -177,14 +238,14 @@ class LspClient:
         reply: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
         try:
             if handler is None:
-                raise RespondWith(-32601, "method not found")
+                raise RespondError(-32601, "method not found")
             result = handler(message.get("params"))
             if asyncio.iscoroutine(result):
                 result = await result
             if result is NEVER:
                 return
             reply["result"] = result
-        except RespondWith as error:
+        except RespondError as error:
             reply["error"] = {"code": error.code, "message": str(error)}
         self.send(reply)
 
@@ -201,7 +262,7 @@ class LspClient:
     def notify(self, method: str, params: Any = None) -> None:
         self.send({"jsonrpc": "2.0", "method": method, "params": params})
 
-    async def request(self, method: str, params: Any = None, timeout_s: float = 20) -> Any:
+    async def request(self, method: str, params: Any = None, timeout_s: float = 60) -> Any:
         self._n_sent += 1
         msg_id = self._n_sent
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -209,12 +270,12 @@ class LspClient:
         self.send({"jsonrpc": "2.0", "id": msg_id, "method": method, "params": params})
         return await asyncio.wait_for(future, timeout_s)
 
-    async def run(self, command: str, argument: Any = None, timeout_s: float = 20) -> Any:
+    async def run(self, command: str, argument: Any = None, timeout_s: float = 60) -> Any:
         """`workspace/executeCommand`."""
         arguments = [] if argument is None else [argument]
         return await self.request("workspace/executeCommand", {"command": command, "arguments": arguments}, timeout_s)
 
-    async def until(self, is_true: Callable[[], Any], timeout_s: float = 30) -> Any:
+    async def until(self, is_true: Callable[[], Any], timeout_s: float = 60) -> Any:
         """Wait for messages until something is true; its value."""
         async with asyncio.timeout(timeout_s):
             while not (value := is_true()):
@@ -228,10 +289,13 @@ class LspClient:
 
     async def until_over(self, run_id: str, timeout_s: float = 60) -> dict[str, Any]:
         """Wait until a run has ended; its row."""
-        async with asyncio.timeout(timeout_s):
-            while (row := await self.state_of(run_id))["state"] in ("queued", "running"):
-                await asyncio.sleep(0.05)
-        return row
+        end = asyncio.get_running_loop().time() + timeout_s
+        while True:
+            row = await self.state_of(run_id)
+            if row["state"] not in ("queued", "running"):
+                return row
+            assert asyncio.get_running_loop().time() < end, row
+            await asyncio.sleep(0.05)
 
     def progress(self, token: str | None = None) -> list[dict[str, Any]]:
         return [p["value"] for m, p in self.notifications if m == "$/progress" and token in (None, p["token"])]
@@ -269,13 +333,11 @@ class LspClient:
         self.notify("textDocument/didOpen", {"textDocument": item})
         return document
 
-    def change(self, document: Document, text: str) -> None:
-        """Replace the whole text and tell the server."""
-        document.text = text
-        document.version += 1
+    def tell_change(self, document: Document) -> None:
         if self.tells_changes:
             params = {"uri": document.uri, "version": document.version}
-            self.notify("textDocument/didChange", {"textDocument": params, "contentChanges": [{"text": text}]})
+            changes = [{"text": document.text}]
+            self.notify("textDocument/didChange", {"textDocument": params, "contentChanges": changes})
 
     async def actions(self, uri: str, line: int = 0, diagnostics: Any = (), **context: Any) -> list[dict[str, Any]]:
         span = {"start": {"line": line, "character": 0}, "end": {"line": line, "character": 0}}
@@ -285,50 +347,6 @@ class LspClient:
             "context": {"diagnostics": list(diagnostics), **context},
         }
         return await self.request("textDocument/codeAction", params)
-
-    # --- the editor's model of edits ----------------------------------------------------------------------
-
-    def apply_edit(self, params: Any) -> dict[str, Any]:
-        """Apply as a well-behaved editor does: versions checked, files on disk, edits of closed files written."""
-        edit = params["edit"]
-        parts = edit.get("documentChanges")
-        if parts is None:
-            parts = [{"textDocument": {"uri": uri}, "edits": edits} for uri, edits in edit["changes"].items()]
-        for part in parts:
-            if "kind" not in part:
-                document = self.documents.get(part["textDocument"]["uri"])
-                version = part["textDocument"].get("version")
-                if document is not None and version is not None and version != document.version:
-                    return {"applied": False}
-        for part in parts:
-            self.apply_part(part)
-        return {"applied": True}
-
-    def apply_part(self, part: dict[str, Any]) -> None:
-        kind = part.get("kind")
-        if kind == "create":
-            path = Path(to_path(part["uri"]))
-            path.parent.mkdir(parents=True, exist_ok=True)
-            if not path.exists():
-                path.write_bytes(b"")
-        elif kind == "delete":
-            os.remove(to_path(part["uri"]))
-        elif kind == "rename":
-            new = Path(to_path(part["newUri"]))
-            assert not new.exists()
-            new.parent.mkdir(parents=True, exist_ok=True)
-            os.rename(to_path(part["oldUri"]), new)
-        else:
-            uri = part["textDocument"]["uri"]
-            document = self.documents.get(uri)
-            if document is not None:
-                self.change(document, edited(document.text, part["edits"], self.encoding))
-            else:
-                path = Path(to_path(uri))
-                text = path.read_bytes().decode("utf-8")
-                mark = "\ufeff" if text.startswith("\ufeff") else ""
-                made = mark + edited(text.removeprefix("\ufeff"), part["edits"], self.encoding)
-                path.write_bytes(made.encode("utf-8"))
 
 
 def edited(text: str, edits: list[dict[str, Any]], encoding: str) -> str:
@@ -347,7 +365,7 @@ def edited(text: str, edits: list[dict[str, Any]], encoding: str) -> str:
         return starts[line] + len(units.decode(codec, "surrogatepass"))
 
     spans = sorted((offset(e["range"]["start"]), offset(e["range"]["end"]), e["newText"]) for e in edits)
-    for (_, end, _), (start, _, _) in zip(spans, spans[1:], strict=False):
+    for (_, end, _), (start, _, _) in itertools.pairwise(spans):
         assert end <= start, "edits overlap"
     for start, end, new in reversed(spans):
         assert start <= end
