@@ -1,20 +1,19 @@
 """Getting a model from the Hugging Face Hub: resumed, pinned, checked.
 
-huggingface_hub answers what the file is (commit, size, hash), knows the user's token, and moves the bytes. Its
-`hf_hub_download` forgets what it has when it is interrupted; here a part of the file is kept and gone on with.
+huggingface_hub answers what the file is (commit, size, hash), knows the user's token, and holds the session that the
+bytes come through. Its `hf_hub_download` (2.4) forgets what it has when it is interrupted; here the part of the file
+that came is kept, to the byte, and gone on with.
 """
 
 from __future__ import annotations
 
 import errno
-import logging
-import os
 import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
-from typing import IO, Any
 
 from agent.errors import DownloadError, FrogError
 from agent.model.installed import InstalledModel, find_damage, hash_file, installed_models, models_dir
@@ -132,7 +131,8 @@ def explain(error: Exception, entry: CatalogEntry) -> FrogError:
         return DownloadError("downloads are switched off by HF_HUB_OFFLINE", by_hand)
     if isinstance(error, errors.HfHubHTTPError):
         status = getattr(getattr(error, "response", None), "status_code", "an error")
-        return DownloadError(f"the hub answered {status} for {where}", f"Try again later. {by_hand}")
+        hint = "If it is private or gated, run `hf auth login`." if status in (401, 403) else "Try again later."
+        return DownloadError(f"the hub answered {status} for {where}", f"{hint} {by_hand}")
     if isinstance(error, errors.HFValidationError):
         return DownloadError(f"{entry.repository} is no name of a repository", "Names are OWNER/REPOSITORY.")
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
@@ -147,57 +147,19 @@ def explain(error: Exception, entry: CatalogEntry) -> FrogError:
     return DownloadError(f"{where} cannot be downloaded: {type(error).__name__}: {error}", by_hand)
 
 
-class _CountingFile:
-    """A file that tells how long it is after each write; huggingface_hub writes to it."""
-
-    def __init__(self, file: IO[bytes], n_bytes: int | None, on_progress: Progress | None) -> None:
-        self._file = file
-        self._n_bytes = n_bytes
-        self._on_progress = on_progress
-
-    def write(self, data: bytes) -> int:
-        """Write, and report. Raises OSError where the server sends more than it promised."""
-        written = self._file.write(data)
-        done = self._file.tell()
-        if self._n_bytes is not None and done > self._n_bytes:
-            raise _TooLongError
-        if self._on_progress is not None:
-            self._on_progress(done, self._n_bytes or done)
-        return written
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-
-class _TooLongError(Exception):
-    """The server sent more bytes than the file has."""
-
-
 def _fetch(
     entry: CatalogEntry, remote: RemoteFile, part: Path, on_progress: Progress | None, first_wait_s: float
 ) -> None:
     """Fill `part` up to its size. Raises DownloadError; what was got stays."""
-    from huggingface_hub.file_download import http_get
-    from huggingface_hub.utils import build_hf_headers, disable_progress_bars
-
-    disable_progress_bars()
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # its retries are told by ours
     n_failures = 0
     while True:
-        with open(part, "ab") as file:
+        with open(part, "ab", buffering=0) as file:  # a part is whole to the byte, also when we are killed
             if remote.size_bytes is not None and file.tell() > remote.size_bytes:
                 file.truncate(0)
             have = file.tell()
-            counter = _CountingFile(file, remote.size_bytes, on_progress)
             try:
-                http_get(
-                    remote.url,
-                    counter,  # type: ignore[arg-type, unused-ignore]
-                    resume_size=have,
-                    headers=build_hf_headers(),
-                    expected_size=remote.size_bytes,
-                    _nb_retries=0,
-                )
+                if have != remote.size_bytes:
+                    _fetch_rest(remote, file, on_progress)
                 return
             except _TooLongError as error:
                 file.truncate(0)
@@ -205,11 +167,54 @@ def _fetch(
                     f"the server sent more than the {remote.size_bytes:,} bytes of {entry.file}", "Try again later."
                 ) from error
             except Exception as error:
-                file.flush()
-                n_failures = 1 if os.fstat(file.fileno()).st_size > have else n_failures + 1
+                n_failures = 1 if file.tell() > have else n_failures + 1
                 if n_failures >= MAX_FAILURES or not _may_pass(error):
                     raise explain(error, entry) from error
         time.sleep(first_wait_s * 2 ** (n_failures - 1))
+
+
+def _fetch_rest(remote: RemoteFile, file: FileIO, on_progress: Progress | None) -> None:
+    """One request for what is missing behind the end of `file`, written byte for byte as it comes."""
+    from huggingface_hub import constants
+    from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
+
+    have = file.tell()
+    headers = {**build_hf_headers(), "Accept-Encoding": "identity"}
+    if have:
+        headers["Range"] = f"bytes={have}-"
+    timeout_s = constants.HF_HUB_DOWNLOAD_TIMEOUT
+    with get_session().stream("GET", remote.url, headers=headers, follow_redirects=True, timeout=timeout_s) as response:
+        if response.status_code == 416:  # the part is longer than the file on the server
+            file.truncate(0)
+        hf_raise_for_status(response)
+        if have and not _goes_on_at(response.status_code, response.headers.get("Content-Range"), have):
+            file.truncate(0)
+            if response.status_code == 206:
+                raise ConnectionError("the server sent another range than it was asked for")
+        for piece in response.iter_bytes():
+            _write_all(file, piece)
+            done = file.tell()
+            if remote.size_bytes is not None and done > remote.size_bytes:
+                raise _TooLongError
+            if on_progress is not None:
+                on_progress(done, remote.size_bytes or done)
+    if remote.size_bytes is not None and file.tell() != remote.size_bytes:
+        raise ConnectionError(f"the server sent {file.tell():,} of {remote.size_bytes:,} bytes")
+
+
+def _write_all(file: FileIO, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) or 0 :]
+
+
+def _goes_on_at(status: int, content_range: str | None, have: int) -> bool:
+    """Whether an answer holds the bytes from `have` on."""
+    return status == 206 and (content_range or "").startswith(f"bytes {have}-")
+
+
+class _TooLongError(Exception):
+    """The server sent more bytes than the file has."""
 
 
 def _may_pass(error: Exception) -> bool:

@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.model.endpoint_reply import assistant_message, read_reply, tool_messages, wire_text
@@ -44,6 +44,7 @@ STREAM = (
 EVENTS = [("", '{"a": "é\u2028\x0c"}'), ("error", "{\n}"), ("", "no space"), ("", "last without an end")]
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, len(STREAM)), max_size=12))
 def test_events_do_not_depend_on_the_pieces(cuts: list[int]) -> None:
     ends = [0, *sorted(cuts), len(STREAM)]
@@ -125,6 +126,7 @@ def test_both_names_of_reasoning_count_once() -> None:
     assert (reply.reasoning, reply.reasoning_field) == ("a", "reasoning_content")
 
 
+@settings(deadline=None)
 @given(st.text(alphabet='ab<>/=\n é\u2028\\"', max_size=40), st.integers(1, 7))
 def test_content_in_pieces_is_content(text: str, n: int) -> None:
     reply = Reply()
