@@ -362,7 +362,7 @@ def edited(text: str, edits: list[dict[str, Any]], encoding: str) -> str:
         end = starts[line + 1] if line + 1 < len(starts) else len(text)
         content = text[starts[line] : end].rstrip("\r\n")
         units = content.encode(codec, "surrogatepass")[: position["character"] * width]
-        return starts[line] + len(units.decode(codec, "surrogatepass"))
+        return starts[line] + len(units.decode(codec, "ignore"))  # inside a character: its start
 
     spans = sorted((offset(e["range"]["start"]), offset(e["range"]["end"]), e["newText"]) for e in edits)
     for (_, end, _), (start, _, _) in itertools.pairwise(spans):
