@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from agent.errors import FrogError, ModelQueryError, UsageError
 from agent.model.endpoint_errors import MIN_ROOM_TOKENS
+from agent.model.endpoint_escape import escape
 from agent.model.endpoint_http import READ_TIMEOUT_S, EndpointClient, RejectedRequestError
 from agent.model.endpoint_reply import ReadReply, assistant_message, read_reply, tool_messages
 from agent.model.endpoint_retry import RetryPolicy, TryAgainError, try_repeatedly
@@ -67,7 +68,8 @@ class EndpointModel:
             "top_k": chosen.top_k,
             "min_p": chosen.min_p,
             "stream_options": {"include_usage": True},
-            "chat_template_kwargs": {"enable_thinking": True},
+            # Qwen3.5's template forgets thoughts before the last user turn unless told not to; during a run they stay
+            "chat_template_kwargs": {"enable_thinking": True, "preserve_thinking": True},
             **({} if seed is None else {"seed": seed}),
         }
         self._limit_field = "max_tokens"
@@ -117,7 +119,7 @@ class EndpointModel:
     async def begin(self, system: str, tools: Sequence[JsonObject], user: str) -> None:
         """Start a conversation."""
         self._tools = list(tools)
-        self._messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+        self._messages = [{"role": "system", "content": system}, {"role": "user", "content": escape(user)}]
         self._last_turn = Turn()
         self._seen_ids = set()
 

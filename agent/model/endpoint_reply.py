@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from agent.model.coercion import Types, coerce_arguments, read_types
+from agent.model.endpoint_escape import escape, unescape
 from agent.model.endpoint_stream import Reply, read_arguments
 from agent.model.tool_calls import parse
 from agent.types import CallProblem, JsonObject, Observation, ToolCall, Turn, Usage
@@ -64,8 +65,8 @@ def read_reply(
             calls, problems = list(parsed.calls), list(parsed.problems)
     usage, is_estimate = _read_usage(reply, sent_chars)
     turn = Turn(
-        reasoning=reasoning,
-        content=content,
+        reasoning=unescape(reasoning),
+        content=unescape(content),
         calls=() if cut else tuple(_with_ids(calls, reply, seen_ids)),
         problems=() if cut else tuple(problems),
         truncated=cut,
@@ -103,9 +104,9 @@ def assistant_message(turn: Turn, reasoning_names: Sequence[str]) -> JsonObject:
 
     A turn with a block that could not be read keeps its text as it was written, so that the model sees it.
     """
-    message: JsonObject = {"role": "assistant", "content": turn.content}
+    message: JsonObject = {"role": "assistant", "content": escape(turn.content)}
     if turn.reasoning:
-        message.update(dict.fromkeys(reasoning_names, turn.reasoning))
+        message.update(dict.fromkeys(reasoning_names, escape(turn.reasoning)))
     unread = any(problem.call is None for problem in turn.problems)
     if unread and turn.raw is not None:
         message["content"] = turn.raw.rpartition(_THINK_END)[2].strip("\n")
@@ -114,7 +115,10 @@ def assistant_message(turn: Turn, reasoning_names: Sequence[str]) -> JsonObject:
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": call.name, "arguments": json.dumps(dict(call.arguments), ensure_ascii=False)},
+                "function": {
+                    "name": call.name,
+                    "arguments": escape(json.dumps(dict(call.arguments), ensure_ascii=False)),
+                },
             }
             for call in turn.calls
         ]
@@ -128,7 +132,7 @@ def tool_messages(turn: Turn, observations: Sequence[Observation]) -> list[JsonO
         {
             "role": "tool",
             "tool_call_id": seen.call_id or (ids[at] if at < len(ids) else f"call_unread_{at}"),
-            "content": seen.text,
+            "content": escape(seen.text),
         }
         for at, seen in enumerate(observations)
     ]
@@ -149,7 +153,7 @@ def _with_ids(calls: Sequence[ToolCall], reply: Reply, seen_ids: set[str]) -> li
             wanted = f"call_{number}"
             number += 1
         seen_ids.add(wanted)
-        named.append(replace(call, id=wanted))
+        named.append(replace(call, id=wanted, arguments=unescape(dict(call.arguments))))
     return named
 
 
