@@ -1,0 +1,217 @@
+"""The embedded model as a `ChatModel`: one conversation in a worker process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from agent.errors import ModelUnavailable
+from agent.model.chat_format import ChatFormat, complete_thinking
+from agent.model.gguf_header import GgufHeader, read_header
+from agent.model.keeper import WorkerKeeper
+from agent.model.locate import ModelFile
+from agent.model.machine import available_bytes, physical_cores
+from agent.model.memory import estimate, plan_context
+from agent.model.model_facts import ModelFacts, read_facts
+from agent.model.tool_calls import Finish, parse
+from agent.model.worker_process import WorkerProcess
+from agent.protocols import OnPrefill, OnText
+from agent.types import JsonObject, Limits, ModelInfo, Observation, ToolCall, Turn, Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerOptions:
+    """What a user may say about the embedded model. None: as the machine has it."""
+
+    n_threads: int | None = None
+    n_gpu_layers: int | None = None
+
+
+class WorkerModel:
+    """One conversation with a model in a worker process; a `ChatModel`.
+
+    With a `keeper` the process outlives `close` and is used again; else it ends with it.
+    """
+
+    def __init__(
+        self,
+        file: ModelFile,
+        *,
+        seed: int | None = None,
+        context_is_explicit: bool = False,
+        options: WorkerOptions | None = None,
+        keeper: WorkerKeeper | None = None,
+    ) -> None:
+        self._file = file
+        self._seed = seed
+        self._context_is_explicit = context_is_explicit
+        self._options = options or WorkerOptions()
+        self._keeper = keeper
+        self._worker: WorkerProcess | None = None
+        self._limits = Limits()
+        self._tools: Sequence[JsonObject] = ()
+        self._opens_thinking = True
+        self._n_ctx = 0
+        self._n_turns = 0
+        self._on_text: OnText | None = None
+        self._on_prefill: OnPrefill | None = None
+
+    async def open(self, limits: Limits) -> ModelInfo:
+        """Check the file, choose the context, start a worker and load the model into it.
+
+        Raises ModelFileError before anything is started, ContextTooLarge, ModelUnavailable.
+        """
+        await self.close()
+        self._limits = limits
+        header, facts = await asyncio.to_thread(_look_at, self._file)
+        if self._keeper is not None:
+            self._worker = await self._keeper.take()
+        try:
+            return await self._load(header, facts)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _load(self, header: GgufHeader, facts: ModelFacts) -> ModelInfo:
+        if self._worker is None:
+            self._worker = await WorkerProcess.start()
+        room = available_bytes() + (self._keeper.held_bytes if self._keeper else 0)
+        plan = plan_context(header, self._limits.context_tokens, room, self._context_is_explicit)
+        need = estimate(header)
+        self._worker.on_notification = self._notified
+        opened = await self._ask(
+            "open",
+            {
+                "path": self._file.path,
+                "template": facts.template,
+                "n_ctx": plan.n_ctx,
+                "n_threads": self._options.n_threads or physical_cores(),
+                "gpu_layers": self._options.n_gpu_layers,
+                "repack": need.total_bytes(plan.n_ctx) <= room,
+                "sampling": asdict(facts.sampling),
+            },
+        )
+        if self._keeper is not None:
+            self._keeper.held_bytes = need.total_bytes(plan.n_ctx)
+        self._opens_thinking = bool(opened["opens_thinking"])
+        self._n_ctx = int(opened["n_ctx"])
+        return ModelInfo(
+            kind="worker",
+            name=self._file.name,
+            demonstration=facts.is_demonstration,
+            context_tokens=self._n_ctx,
+            system_prompt=facts.system_prompt,
+            tools=facts.tools,
+            notes=() if plan.note is None or facts.is_demonstration else (plan.note,),
+        )
+
+    async def begin(self, system: str, tools: Sequence[JsonObject], user: str) -> None:
+        """Start a conversation. Raises ModelUnavailable."""
+        self._tools = list(tools)
+        self._n_turns = 0
+        await self._ask("begin", {"system": system, "tools": self._tools, "user": user, "seed": self._seed})
+
+    async def recall(self, turn: Turn, observations: Sequence[Observation]) -> None:
+        """Append a turn that was made earlier, and its observations. Raises ModelUnavailable."""
+        calls = [{"name": call.name, "arguments": dict(call.arguments)} for call in turn.calls]
+        given = {"reasoning": turn.reasoning, "content": turn.content, "calls": calls, "raw": turn.raw}
+        self._n_turns += 1
+        await self._ask("recall", {"turn": given, "observations": _as_json(observations)})
+
+    async def generate(self, observations: Sequence[Observation], on_text: OnText, on_prefill: OnPrefill) -> Turn:
+        """Answer. Raises ContextOverflow, ModelQueryError, ModelUnavailable.
+
+        When it is cancelled the generation stops; a worker that does not stop within a second is killed.
+        """
+        self._on_text, self._on_prefill = on_text, on_prefill
+        try:
+            reply = await self._ask(
+                "generate",
+                {
+                    "observations": _as_json(observations),
+                    "max_tokens": self._limits.tokens_per_turn,
+                    "thought_tokens": self._limits.thought_tokens,
+                },
+            )
+        except asyncio.CancelledError:
+            self._on_text = self._on_prefill = None
+            if self._worker is not None:
+                await _finish(self._worker.stop_generating())
+            raise
+        finally:
+            self._on_text = self._on_prefill = None
+        self._n_turns += 1
+        return self._turn(reply)
+
+    async def close(self) -> None:
+        """Give the worker back, or end it. Idempotent; never raises."""
+        worker, self._worker = self._worker, None
+        if worker is None:
+            return
+        worker.on_notification = None
+        await _finish(worker.close() if self._keeper is None else self._keeper.give_back(worker))
+
+    async def _ask(self, method: str, params: JsonObject) -> Any:
+        if self._worker is None:
+            raise ModelUnavailable("the model is not open", "Open it first.")
+        return await self._worker.request(method, params)
+
+    def _turn(self, reply: JsonObject) -> Turn:
+        raw = str(reply["raw"])
+        finish: Finish = "stop" if reply["finish"] == "stop" else "length"
+        parsed = parse(complete_thinking(raw, self._opens_thinking), finish=finish, tools=self._tools)
+        calls = tuple(
+            ToolCall(name=call.name, arguments=call.arguments, id=f"call_{self._n_turns}_{i}")
+            for i, call in enumerate(parsed.calls)
+        )
+        return Turn(
+            reasoning=parsed.reasoning,
+            content=parsed.content,
+            calls=calls,
+            problems=parsed.problems,
+            truncated=parsed.truncated,
+            raw=raw,
+            usage=Usage(
+                prompt_tokens=reply["prompt_tokens"],
+                completion_tokens=reply["completion_tokens"],
+                evaluated_tokens=reply["evaluated_tokens"],
+                redecoded_tokens=reply["redecoded_tokens"],
+            ),
+            context_tokens=reply["context_tokens"],
+            duration_s=reply["duration_s"],
+        )
+
+    def _notified(self, method: str, params: JsonObject) -> None:
+        if method == "text" and self._on_text is not None:
+            self._on_text(str(params["text"]))
+        elif method == "prefill" and self._on_prefill is not None:
+            self._on_prefill(int(params["done"]), int(params["total"]))
+
+
+def _look_at(file: ModelFile) -> tuple[GgufHeader, ModelFacts]:
+    header = read_header(file.path)
+    facts = read_facts(header, is_bundled=file.kind == "demonstration")
+    ChatFormat(facts.template)
+    return header, facts
+
+
+def _as_json(observations: Sequence[Observation]) -> list[JsonObject]:
+    return [{"tool": item.tool, "text": item.text} for item in observations]
+
+
+async def _finish(work: Any) -> None:
+    """Let `work` come to its end even when this task is cancelled again meanwhile."""
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            if task.cancelled():
+                raise
+        except Exception:
+            break
+    with contextlib.suppress(Exception):
+        task.result()

@@ -1,0 +1,164 @@
+"""The engine: an append-only ledger of tokens over llama.cpp, so that nothing is ever read twice.
+
+The state of a hybrid model cannot be cut, only restored: so there are checkpoints, and after an abort or an error
+nothing is decoded before one of them is restored, since the half-written state would give wrong answers silently.
+"""
+
+from __future__ import annotations
+
+import codecs
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from agent.errors import ContextOverflow
+from agent.model.engine_context import MICRO_BATCH_TOKENS, Context, DecodeError, LoadedModel
+from agent.model.engine_sampling import Sampler
+from agent.model.ledger import Ledger
+from agent.model.memory import CHECKPOINT_BYTES
+from agent.model.tool_calls import Finish
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation:
+    """What was generated. `n_tokens` counts the end-of-turn token too; it is sampled, never decoded.
+
+    `left_over` are tokens that belong to the turn but were not decoded before the length limit came.
+    """
+
+    text: str
+    finish: Finish
+    n_tokens: int
+    end_token: int | None
+    left_over: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThoughtLimit:
+    """After `n_tokens` of thinking, `closing` is put in as if the model had said it."""
+
+    n_tokens: int
+    closing: tuple[int, ...]
+
+
+class Engine:
+    """One model, one context, one conversation at a time. Not thread-safe, but for `abort`."""
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        *,
+        n_ctx: int,
+        n_threads: int,
+        checkpoint_bytes: int = CHECKPOINT_BYTES,
+        abort: threading.Event | None = None,
+    ) -> None:
+        self.abort = abort or threading.Event()
+        self.model = model
+        self.vocab = model.vocab
+        self.n_ctx = n_ctx
+        self._context = Context(model, n_ctx=n_ctx, n_threads=n_threads, abort=self.abort)
+        self.ledger = Ledger(checkpoint_bytes)
+        self._is_sound = True
+
+    def close(self) -> None:
+        """Free the context; the model stays. Idempotent."""
+        self._context.close()
+
+    def rewind(self, tokens: Sequence[int]) -> int:
+        """Keep as much of the memory as is a beginning of `tokens`; returns how many of them are there now.
+
+        At least one token is always left to decode, since a restored state has no logits.
+        """
+        n_common = min(self.ledger.common(tokens), len(tokens) - 1)
+        if n_common < len(self.ledger) or not self._is_sound:
+            self._restore(n_common)
+        return len(self.ledger)
+
+    def save(self, *, lasting: bool = False) -> None:
+        """Keep a checkpoint of what is in memory now."""
+        self.ledger.save(self._context.save_state(), lasting=lasting)
+
+    def read(self, tokens: Sequence[int], on_progress: Callable[[int], None] = lambda _: None) -> None:
+        """Decode a prompt behind what is there; `on_progress` gets the number of tokens done so far.
+
+        Raises ContextOverflow before anything is decoded, DecodeError.
+        """
+        if len(self.ledger) + len(tokens) >= self.n_ctx:
+            raise ContextOverflow(
+                f"{len(self.ledger) + len(tokens):,} tokens of conversation do not fit the context of {self.n_ctx:,}",
+                "Use a larger context, or describe a smaller issue.",
+            )
+        for at in range(0, len(tokens), MICRO_BATCH_TOKENS):
+            batch = tokens[at : at + MICRO_BATCH_TOKENS]
+            self._decode(batch)
+            on_progress(at + len(batch))
+
+    def generate(
+        self,
+        sampler: Sampler,
+        *,
+        max_tokens: int,
+        on_text: Callable[[str], None] = lambda _: None,
+        thought_limit: ThoughtLimit | None = None,
+    ) -> Generation:
+        """Sample from the logits of the last decoded token until the turn ends or a limit comes. Raises DecodeError."""
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        pieces: list[str] = []
+        is_thinking, n_tokens = thought_limit is not None, 0
+        forced: list[int] = []
+        end_token: int | None = None
+        left_over: tuple[int, ...] = ()
+        while True:
+            if forced:
+                token = forced.pop(0)
+            else:
+                token = sampler.sample(self._context.raw)
+                if self.vocab.is_end(token):
+                    end_token, n_tokens = token, n_tokens + 1
+                    break
+            n_tokens += 1
+            piece = decoder.decode(self.vocab.piece(token))
+            if piece:
+                pieces.append(piece)
+                on_text(piece)
+            if n_tokens >= max_tokens or len(self.ledger) + 1 >= self.n_ctx:
+                left_over = (token,)
+                break
+            self._decode((token,))
+            if is_thinking and thought_limit is not None:
+                is_thinking = not any(tag in "".join(pieces[-8:]) for tag in ("</think>", "<tool_call>"))
+                if is_thinking and n_tokens >= thought_limit.n_tokens:
+                    is_thinking, forced = False, list(thought_limit.closing)
+        if rest := decoder.decode(b"", final=True):
+            pieces.append(rest)
+            on_text(rest)
+        return Generation(
+            text="".join(pieces),
+            finish="stop" if end_token is not None else "length",
+            n_tokens=n_tokens,
+            end_token=end_token,
+            left_over=left_over,
+        )
+
+    def _decode(self, tokens: Sequence[int]) -> None:
+        if not self._is_sound or self._context.n_held != len(self.ledger):
+            raise DecodeError("the state in memory is not that of the ledger")
+        self._is_sound = False
+        self._context.decode(tokens, len(self.ledger))
+        self._is_sound = True
+        self.ledger.append(tokens)
+
+    def _restore(self, n_tokens: int) -> None:
+        """Go back to the last checkpoint of at most `n_tokens`, or to nothing."""
+        point = self.ledger.checkpoint(n_tokens)
+        if point is not None and not self.model.needs_state:
+            point = None
+        if not self.model.needs_state and self._context.restore(b"", n_tokens):
+            self.ledger.roll_back(n_tokens)
+        elif point is not None and self._context.restore(point.state, point.n_tokens):
+            self.ledger.roll_back(point.n_tokens)
+        else:
+            self._context.clear()
+            self.ledger.roll_back(0)
+        self._is_sound = True

@@ -1,0 +1,160 @@
+"""A conversation over the engine: messages become tokens, and only what is new is read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from agent.errors import ContextOverflow, ModelQueryError
+from agent.model.chat_format import ChatFormat
+from agent.model.engine import Engine, ThoughtLimit
+from agent.model.engine_context import DecodeAbortedError, DecodeError
+from agent.model.engine_sampling import Sampler
+from agent.model.sampling import Sampling
+from agent.model.tool_calls import Finish
+from agent.types import JsonObject, Observation, Turn, Usage
+
+_MARGIN_TOKENS = 8  # between the end of the issue and its checkpoint: what follows may change its last tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """One generated turn, raw. `context_tokens` counts the conversation with the end-of-turn token."""
+
+    raw: str
+    finish: Finish
+    usage: Usage
+    context_tokens: int
+    duration_s: float
+
+
+class Conversation:
+    """One conversation, append-only. `begin` starts another; what they have in common is not read again."""
+
+    def __init__(self, engine: Engine, chat: ChatFormat, sampling: Sampling) -> None:
+        self._engine = engine
+        self._chat = chat
+        self._sampling = sampling
+        self._sampler: Sampler | None = None
+        self._pending: list[int] = []
+        self._marks: list[int] = []
+        self._end_token: int | None = None
+        self._n_reused = self._n_left_over = 0
+        self._is_open = False
+
+    def close(self) -> None:
+        """Free the sampler. Idempotent."""
+        if self._sampler is not None:
+            self._sampler.close()
+            self._sampler = None
+
+    def begin(self, system: str, tools: Sequence[JsonObject], user: str, seed: int | None) -> None:
+        """Start a conversation; nothing is decoded before `generate`."""
+        self.close()
+        self._sampler = Sampler(self._sampling, seed)
+        prefix = self._chat.prefix(system, tools, user)
+        vocab = self._engine.vocab
+        before = vocab.tokenize_parts(prefix.system)
+        tokens = before + vocab.tokenize_parts(prefix.user)
+        through_issue = before + vocab.tokenize_parts(prefix.user[:-1])
+        n_issue = next(
+            (i for i, (a, b) in enumerate(zip(tokens, through_issue, strict=False)) if a != b), len(through_issue)
+        )
+        n_there = self._engine.rewind(tokens)
+        self._pending = tokens[n_there:]
+        self._marks = [n for n in (len(before), n_issue - _MARGIN_TOKENS) if n > n_there]
+        self._end_token = None
+        self._n_reused, self._n_left_over = n_there, 0
+        self._is_open = True
+
+    def recall(self, turn: Turn, observations: Sequence[Observation]) -> None:
+        """Append a turn that was made earlier and its observations; nothing is decoded before `generate`."""
+        vocab = self._engine.vocab
+        self._pending += vocab.tokenize_parts(self._chat.turn(turn))
+        self._pending += vocab.tokenize_parts(self._chat.suffix(observations))
+
+    def generate(
+        self,
+        observations: Sequence[Observation],
+        *,
+        max_tokens: int,
+        thought_tokens: int | None,
+        on_text: Callable[[str], None],
+        on_prefill: Callable[[int, int], None],
+    ) -> Reply:
+        """Answer. Raises ContextOverflow (the conversation goes on as before), ModelQueryError, DecodeAbortedError."""
+        if not self._is_open or self._sampler is None:
+            raise ModelQueryError("no conversation has begun", "Begin one first.")
+        engine, began = self._engine, time.monotonic()
+        pending = list(self._pending)
+        if observations:
+            pending += engine.vocab.tokenize_parts(self._chat.suffix(observations))
+        if not pending:
+            raise ModelQueryError("there is nothing to answer", "Give the observations of the last turn.")
+        n_counted = self._n_left_over or int(pending[0] == self._end_token)  # as completion, with the last turn
+        n_new = self._n_reused + len(pending) - n_counted
+        if len(engine.ledger) + len(pending) >= engine.n_ctx:
+            needed = len(engine.ledger) + len(pending)
+            raise ContextOverflow(
+                f"{needed:,} tokens of conversation do not fit the context of {engine.n_ctx:,}",
+                "Use a larger --context, or describe a smaller issue.",
+            )
+        evaluated, redecoded = engine.ledger.evaluated_tokens, engine.ledger.redecoded_tokens
+        try:
+            self._read(pending, on_prefill)
+            made = engine.generate(
+                self._sampler,
+                max_tokens=max_tokens,
+                on_text=on_text,
+                thought_limit=self._thought_limit(thought_tokens),
+            )
+        except DecodeAbortedError:
+            self._is_open = False
+            raise
+        except DecodeError as error:
+            self._is_open = False
+            raise ModelQueryError(
+                f"the model failed: {error}", "Start the run again; its changes so far are kept."
+            ) from error
+        self._pending, self._n_left_over = list(made.left_over), len(made.left_over)
+        self._end_token = made.end_token
+        self._n_reused = 0
+        return Reply(
+            raw=made.text,
+            finish=made.finish,
+            usage=Usage(
+                prompt_tokens=n_new,
+                completion_tokens=made.n_tokens,
+                evaluated_tokens=engine.ledger.evaluated_tokens - evaluated,
+                redecoded_tokens=engine.ledger.redecoded_tokens - redecoded,
+                draft_rejected_tokens=0,
+            ),
+            context_tokens=len(engine.ledger) + 1,
+            duration_s=time.monotonic() - began,
+        )
+
+    def _read(self, pending: Sequence[int], on_prefill: Callable[[int, int], None]) -> None:
+        """Decode the prompt with checkpoints on the way and one token before its end.
+
+        A restored state has no logits, so the last token stays behind the checkpoint of the turn.
+        """
+        engine = self._engine
+        base, total = len(engine.ledger), len(pending)
+        cuts = sorted({mark - base for mark in self._marks if 0 < mark - base < total - 1} | {total - 1})
+        done = 0
+        on_prefill(0, total)
+        for cut in cuts:
+            if cut > done:
+                engine.read(pending[done:cut], lambda n, done=done: on_prefill(done + n, total))  # type: ignore[misc]
+                done = cut
+            engine.save(lasting=base + cut in self._marks)
+        engine.read(pending[done:])
+        on_prefill(total, total)
+        self._pending, self._marks = [], []
+
+    def _thought_limit(self, n_tokens: int | None) -> ThoughtLimit | None:
+        if n_tokens is None or not self._chat.opens_thinking:
+            return None
+        closing = self._engine.vocab.tokenize("\n</think>\n\n")
+        return ThoughtLimit(n_tokens=n_tokens, closing=tuple(closing))

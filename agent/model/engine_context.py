@@ -1,0 +1,146 @@
+"""One sequence in a llama.cpp context: decoding in micro-batches, saving and restoring its state."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agent.errors import ModelFileError, ModelUnavailable
+from agent.model.engine_library import load_library
+from agent.model.engine_vocab import Vocab
+
+MICRO_BATCH_TOKENS = 256
+_SEQUENCE = 0
+_ABORTED = 2  # what llama_decode returns when the abort callback said so
+
+
+class DecodeError(Exception):
+    """llama_decode failed; the state in memory is not to be trusted."""
+
+
+class DecodeAbortedError(DecodeError):
+    """The abort flag was set."""
+
+
+class LoadedModel:
+    """The weights. Raises ModelFileError where llama.cpp refuses the file."""
+
+    def __init__(
+        self, path: str, *, n_gpu_layers: int | None, repack: bool, on_progress: Callable[[float], bool]
+    ) -> None:
+        lib = load_library()
+        params = lib.llama_model_default_params()
+        params.load_mode = lib.LLAMA_LOAD_MODE_MMAP
+        params.use_extra_bufts = repack
+        params.load_mtp = False
+        if n_gpu_layers is None:
+            n_gpu_layers = 999 if lib.llama_supports_gpu_offload() else 0
+        params.n_gpu_layers = n_gpu_layers
+        callback = lib.llama_progress_callback(lambda share, _data: on_progress(share))
+        params.progress_callback = callback
+        self._lib = lib
+        self.raw: Any = lib.llama_model_load_from_file(path.encode(), params)
+        if not self.raw:
+            raise ModelFileError(
+                "llama.cpp cannot load the model file",
+                "See the messages above; get it again with `frog-lsp model pull`.",
+            )
+        self.vocab = Vocab(lib.llama_model_get_vocab(self.raw))
+        self.needs_state = bool(lib.llama_model_is_hybrid(self.raw) or lib.llama_model_is_recurrent(self.raw))
+
+    def close(self) -> None:
+        """Free the weights. Idempotent."""
+        if self.raw:
+            self._lib.llama_model_free(self.raw)
+            self.raw = None
+
+
+class Context:
+    """The memory of one conversation. `abort` may be set from another thread at any time.
+
+    Raises ModelUnavailable where the memory for it cannot be had.
+    """
+
+    def __init__(self, model: LoadedModel, *, n_ctx: int, n_threads: int, abort: threading.Event) -> None:
+        lib = load_library()
+        params = lib.llama_context_default_params()
+        params.n_ctx = n_ctx
+        params.n_batch = params.n_ubatch = min(MICRO_BATCH_TOKENS, n_ctx)
+        params.n_seq_max = 1
+        params.n_threads = params.n_threads_batch = n_threads
+        params.no_perf = True
+        self._lib = lib
+        self._abort = abort
+        self._callback = lib.ggml_abort_callback(lambda _data: abort.is_set())
+        self.n_ctx = n_ctx
+        self.raw: Any = lib.llama_init_from_model(model.raw, params)
+        if not self.raw:
+            raise ModelUnavailable(
+                f"llama.cpp could not make a context of {n_ctx:,} tokens", "Ask for a smaller --context."
+            )
+        lib.llama_set_abort_callback(self.raw, self._callback, ctypes.c_void_p(0))
+        self._memory = lib.llama_get_memory(self.raw)
+        self._batch = lib.llama_batch_init(params.n_batch, 0, 1)
+        self._needs_state = model.needs_state
+
+    def close(self) -> None:
+        """Free the memory. Idempotent."""
+        if self.raw:
+            self._lib.llama_batch_free(self._batch)
+            self._lib.llama_free(self.raw)
+            self.raw = None
+
+    @property
+    def n_held(self) -> int:
+        """The number of tokens in memory, by the library's own account."""
+        return int(self._lib.llama_memory_seq_pos_max(self._memory, _SEQUENCE)) + 1
+
+    def decode(self, tokens: Sequence[int], position: int) -> None:
+        """Decode one micro-batch at `position`; the logits of its last token are then there to sample from.
+
+        Raises DecodeAbortedError, DecodeError.
+        """
+        if self._abort.is_set():
+            raise DecodeAbortedError
+        batch, last = self._batch, len(tokens) - 1
+        batch.n_tokens = len(tokens)
+        for i, token in enumerate(tokens):
+            batch.token[i] = token
+            batch.pos[i] = position + i
+            batch.n_seq_id[i] = 1
+            batch.seq_id[i][0] = _SEQUENCE
+            batch.logits[i] = i == last
+        code = int(self._lib.llama_decode(self.raw, batch))
+        if code == _ABORTED:
+            raise DecodeAbortedError
+        if code != 0:
+            raise DecodeError(f"llama_decode returned {code}")
+
+    def save_state(self) -> bytes:
+        """The part of the state that cannot be rolled back; `b""` for a model that has none."""
+        if not self._needs_state:
+            return b""
+        flags = self._lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
+        size = int(self._lib.llama_state_seq_get_size_ext(self.raw, _SEQUENCE, flags))
+        buffer = (ctypes.c_uint8 * size)()
+        n = int(self._lib.llama_state_seq_get_data_ext(self.raw, buffer, size, _SEQUENCE, flags))
+        if n != size:
+            raise DecodeError(f"saving the state gave {n} of {size} bytes")
+        return bytes(buffer)
+
+    def restore(self, state: bytes, n_tokens: int) -> bool:
+        """Go back to a saved state of `n_tokens` tokens. False: it cannot be done, and the memory must be cleared."""
+        if self._needs_state:
+            buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+            flags = self._lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
+            n = int(self._lib.llama_state_seq_set_data_ext(self.raw, buffer, len(state), _SEQUENCE, flags))
+            if n != len(state):
+                return False
+        removed = bool(self._lib.llama_memory_seq_rm(self._memory, _SEQUENCE, n_tokens, -1))
+        return removed and self.n_held == n_tokens
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._lib.llama_memory_clear(self._memory, True)

@@ -1,0 +1,150 @@
+"""One model worker seen from outside: started, spoken to, and killed where it does not obey."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from agent.errors import (
+    ContextOverflow,
+    FrogError,
+    ModelFileError,
+    ModelQueryError,
+    ModelUnavailable,
+    ProtocolError,
+)
+from agent.ipc.messages import check_hello, hello_params
+from agent.ipc.peer import Peer, PeerError
+from agent.model.worker import HINT_MARK
+from agent.types import JsonObject
+
+HANDSHAKE_S = 60.0  # importing on a cold disk
+STOP_S = 1.0
+_TAIL_BYTES = 8192
+_COMMAND = "from agent.model.worker import main; main()"
+_ERRORS: dict[str, type[FrogError]] = {
+    kind.kind: kind for kind in (ContextOverflow, ModelFileError, ModelQueryError, ModelUnavailable)
+}
+
+OnNotification = Callable[[str, JsonObject], None]
+
+
+class WorkerProcess:
+    """A running worker. Make it with `start`; every method raises ModelUnavailable once the process is gone."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None and process.stdin is not None and process.stderr is not None
+        self._process = process
+        self.on_notification: OnNotification | None = None
+        self._tail = bytearray()
+        self._stderr = asyncio.create_task(self._keep_tail(process.stderr), name="stderr of the model worker")
+        self._peer = Peer(process.stdout, process.stdin, name="model worker", on_notification=self._notified)
+
+    @classmethod
+    async def start(cls) -> WorkerProcess:
+        """Start a worker from a folder that belongs to nobody's project. Raises ModelUnavailable."""
+        environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "LD_PRELOAD"))}
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-I",
+                "-c",
+                _COMMAND,
+                cwd="/",
+                env=environment,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                start_new_session=True,  # Ctrl-C in a terminal is for the parent, which then stops the worker
+            )
+        except OSError as error:
+            raise ModelUnavailable(f"the model worker cannot be started: {error}", "Install frog-lsp again.") from error
+        worker = cls(process)
+        try:
+            check_hello(await worker.request("hello", hello_params(), timeout_s=HANDSHAKE_S))
+        except BaseException:
+            await worker.kill()
+            raise
+        return worker
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether a request may still be answered."""
+        return self._process.returncode is None and not self._peer.is_closed
+
+    @property
+    def pid(self) -> int:
+        """The process id."""
+        return self._process.pid
+
+    async def request(self, method: str, params: JsonObject | None = None, timeout_s: float | None = None) -> Any:
+        """Ask and wait. The worker's own errors come as ours; its death as ModelUnavailable with its last words."""
+        try:
+            return await self._peer.request(method, params, timeout_s)
+        except PeerError as error:
+            kind = _ERRORS.get(error.kind, ModelUnavailable)
+            message, _, hint = error.message.partition(HINT_MARK)
+            if issubclass(kind, ModelUnavailable):
+                message += self._last_words()
+            raise kind(message, hint or "Run `frog-lsp doctor`.") from error
+        except ProtocolError as error:
+            raise await self._death(str(error)) from error
+        except TimeoutError as error:
+            await self.kill()
+            raise ModelUnavailable(f"the model worker did not answer `{method}` in {timeout_s} s") from error
+
+    async def stop_generating(self) -> None:
+        """Stop what is going on; a worker that does not stop within a second is killed. Never raises."""
+        try:
+            await self._peer.request("abort", timeout_s=STOP_S)
+        except (FrogError, TimeoutError):
+            await self.kill()
+
+    async def close(self) -> None:
+        """End the process: its stdin ends, and it exits at once. Idempotent; never raises."""
+        await self._peer.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_S):
+                await self._process.wait()
+        await self.kill()
+
+    async def kill(self) -> None:
+        """Kill and reap. Idempotent; never raises."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+        await self._process.wait()
+        await self._peer.close()
+        await asyncio.wait([self._stderr], timeout=STOP_S)
+        self._stderr.cancel()
+
+    def _notified(self, method: str, params: JsonObject) -> None:
+        if self.on_notification is not None:
+            self.on_notification(method, params)
+
+    async def _keep_tail(self, stream: asyncio.StreamReader) -> None:
+        while data := await stream.read(4096):
+            self._tail += data
+            del self._tail[:-_TAIL_BYTES]
+
+    async def _death(self, what: str) -> ModelUnavailable:
+        await self.kill()
+        code = self._process.returncode or 0
+        if code < 0:
+            name = signal.Signals(-code).name if -code in {item.value for item in signal.Signals} else str(-code)
+            how = f"was ended by {name}"
+        else:
+            how = f"ended with exit code {code}"
+        hint = "It may have run out of memory: try a smaller --context or a smaller model." if code == -9 else ""
+        return ModelUnavailable(
+            f"the model worker {how} ({what}){self._last_words()}", hint or "Run `frog-lsp doctor`."
+        )
+
+    def _last_words(self) -> str:
+        lines = [line.strip() for line in self._tail.decode("utf-8", "replace").splitlines() if line.strip()]
+        return f"\n{chr(10).join(lines[-8:])}" if lines else ""
