@@ -5,6 +5,7 @@ from __future__ import annotations
 import array
 import errno
 import os
+import re
 import socket
 from dataclasses import dataclass
 
@@ -70,7 +71,7 @@ class StatusChannel:
         self.child.close()
 
 
-def explain_failure(message: StatusMessage) -> JailUnavailable:
+def explain_failure(message: StatusMessage, workspace: str) -> JailUnavailable:
     """The error for a FAIL message: which step, why, and what can be done about it."""
     number, _, step = message.text.partition(" ")
     code = int(number) if number.isdigit() else 0
@@ -82,10 +83,10 @@ def explain_failure(message: StatusMessage) -> JailUnavailable:
     if step == "start of the command" and code in _NOT_EXECUTABLE:
         return CommandNotStarted(os.strerror(code), is_missing=code in (errno.ENOENT, errno.ENOTDIR))
     reason = f"{step}: {os.strerror(code)}" if code else step
-    return JailUnavailable(f"jail `namespaces` cannot be had: {reason}", hint_for(step, code))
+    return JailUnavailable(f"jail `namespaces` cannot be had: {reason}", hint_for(step, code, workspace))
 
 
-def hint_for(step: str, code: int) -> str:
+def hint_for(step: str, code: int, workspace: str) -> str:
     """What a user can do about a step that failed with this errno."""
     if _read_number("/proc/sys/user/max_user_namespaces") == 0 or (code == errno.ENOSPC and step == "unshare"):
         return "User namespaces are switched off: `sudo sysctl user.max_user_namespaces=15000`."
@@ -99,18 +100,32 @@ def hint_for(step: str, code: int) -> str:
             "AppArmor restricts user namespaces (Ubuntu 23.10 and later): give the Python of frog-lsp a profile with "
             "`userns,`, or `sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0`."
         )
+    if step == "overlay" and code == errno.ENODEV:
+        return "The kernel has no overlay file system: `sudo modprobe overlay`."
+    if step == "overlay" and (below := mounts_below(workspace)):
+        return f"The workspace has mounts below it ({below[0]}): unmount them, or work on a copy."
+    if step == "overlay" and code == errno.EINVAL:
+        return "The workspace lies on a file system that cannot be the lower layer of an overlay; move it."
     if _in_container() and code in (errno.EPERM, errno.EACCES, errno.EINVAL):
         return (
             "This is a container: its seccomp profile or masked /proc forbids namespaces. Docker: "
             "`--security-opt seccomp=unconfined --security-opt systempaths=unconfined`."
         )
-    if step == "overlay" and code == errno.ENODEV:
-        return "The kernel has no overlay file system: `sudo modprobe overlay`."
-    if step == "overlay":
-        return "The workspace lies on an overlay, or has mounts below it; move it to a plain file system."
     if code in (errno.ENOSYS, errno.EOPNOTSUPP):
         return "Linux 5.12 or later is needed (6.6 for a private view in memory)."
     return "`frog-lsp doctor` shows what is missing. The four file tools work without it; Bash does not."
+
+
+def mounts_below(folder: str) -> list[str]:
+    """The mount points below a resolved folder: an overlay cannot be made over them."""
+    try:
+        with open("/proc/self/mountinfo", "rb") as file:
+            points = [line.split()[4] for line in file]
+    except (OSError, IndexError):
+        return []
+    # spaces and the like are written as octal escapes there
+    names = [os.fsdecode(re.sub(rb"\\([0-7]{3})", lambda m: bytes((int(m[1], 8),)), point)) for point in points]
+    return [name for name in names if name.startswith(folder.rstrip("/") + "/")]
 
 
 def _in_container() -> bool:

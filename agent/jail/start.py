@@ -32,6 +32,7 @@ class Launch:
     pass_fds: tuple[int, ...]
     channel: StatusChannel
     traps: Traps
+    workspace: str
     init: int | None = None
     view: int | None = None
     ready: bool = False
@@ -70,7 +71,7 @@ class Launch:
         elif message.word == "EXIT":
             self.wait_status = int(message.text)
         elif message.word == "FAIL":
-            raise explain_failure(message)
+            raise explain_failure(message, self.workspace)
 
     def kill(self) -> None:
         """Kill PID 1 of the jail, and with it everything in it."""
@@ -94,18 +95,22 @@ class Launch:
 
 def prepare_launch(plan: Plan, runner: bytes) -> Launch:
     """Set the traps and lay out what the launcher inherits. Raises JailUnavailable."""
-    nonce = secrets.token_hex(16).encode()
     traps = set_traps()
-    channel = StatusChannel(nonce)
-    numbers = []
-    wire = encode_plan(plan) | {"nonce": nonce, "traps": traps.described()}
-    # marshal needs no import in the launcher; only we write it, and only our own child reads it
-    for name, data in (("plan", marshal.dumps(wire)), ("runner", runner)):
-        number = os.memfd_create(name, os.MFD_CLOEXEC)
-        with open(number, "wb", closefd=False) as file:
-            file.write(data)
-        os.lseek(number, 0, os.SEEK_SET)
-        numbers.append(number)
+    numbers: list[int] = []
+    try:
+        nonce = secrets.token_hex(16).encode()
+        wire = encode_plan(plan) | {"nonce": nonce, "traps": traps.described()}
+        # marshal needs no import in the launcher; only we write it, and only our own child reads it
+        numbers.append(_memory_file("plan", marshal.dumps(wire)))
+        numbers.append(_memory_file("runner", runner))
+        channel = StatusChannel(nonce)
+    except OSError as error:
+        traps.close()
+        for number in numbers:
+            os.close(number)
+        raise JailUnavailable(
+            f"the jail cannot be prepared: {error}", "Close programs, or raise their limits."
+        ) from error
     numbers.append(channel.child.fileno())
     package_root = os.path.dirname(os.path.dirname(os.path.abspath(agent.__file__)))
     return Launch(
@@ -114,7 +119,16 @@ def prepare_launch(plan: Plan, runner: bytes) -> Launch:
         pass_fds=tuple(numbers),
         channel=channel,
         traps=traps,
+        workspace=plan.workspace,
     )
+
+
+def _memory_file(name: str, data: bytes) -> int:
+    number = os.memfd_create(name, os.MFD_CLOEXEC)
+    with open(number, "wb", closefd=False) as file:
+        file.write(data)
+    os.lseek(number, 0, os.SEEK_SET)
+    return number
 
 
 def encode_plan(plan: Plan) -> dict[str, object]:

@@ -59,12 +59,12 @@ def build_root(plan: dict[str, Any], runner: bytes) -> int:
     root = staging + b"/root"
     os.mkdir(root)
     _mount_tmpfs(root, _ROOT_BYTES, None, b"root")
-    for source, target in plan["binds"]:
-        _bind_read_only(source, root + target)
-    _write_files(plan, root, runner)
     _mount_devices(plan, root)
     _mount_scratch(plan, root, staging)
     _mount_proc(plan, root)
+    for source, target in plan["binds"]:  # after the scratch folders: some may lie in the host's /tmp
+        _bind_read_only(source, root + target)
+    _write_files(plan, root, runner)
     target = root + workspace
     os.makedirs(target, exist_ok=True)
     options = b"lowerdir=/proc/self/fd/%d,upperdir=%s/upper,workdir=%s/work,userxattr" % (lower, layers, layers)

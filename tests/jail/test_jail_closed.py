@@ -1,0 +1,114 @@
+"""Where the jail cannot be had nothing runs: each missing piece is simulated by failing its system call."""
+
+# ruff: noqa: E501
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.jail.jailed import REPOSITORY, frog_jail
+
+pytestmark = [pytest.mark.jail, pytest.mark.usefixtures("require_jail")]
+
+# Installs a filter that lets one system call fail, then executes the rest of its arguments.
+SABOTAGE = (
+    f"import sys; sys.path[:0] = [{str(REPOSITORY)!r}]; import os\n"
+    "from agent.jail.launcher import kernel\n"
+    "number, error = int(sys.argv[1]), int(sys.argv[2])\n"
+    "kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1, 'nnp')\n"
+    "kernel.install_filter([(0x20, 0, 0, 0), (0x15, 0, 1, number), (6, 0, 0, 0x50000 | error), (6, 0, 0, 0x7FFF0000)])\n"
+    "os.execvp(sys.argv[3], sys.argv[3:])"
+)
+EPERM, ENOSYS, EINVAL = 1, 38, 22
+
+
+def sabotaged(number: int, error: int) -> tuple[str, ...]:
+    return (sys.executable, "-c", SABOTAGE, str(number), str(error))
+
+
+@pytest.mark.parametrize(
+    ("call", "number", "error"),
+    [
+        ("unshare", 272, EPERM),
+        ("mount", 165, EPERM),
+        ("pivot_root", 155, EINVAL),
+        ("umount2", 166, EPERM),
+        ("mount_setattr", 442, ENOSYS),
+        ("seccomp", 317, ENOSYS),
+        ("capset", 126, EPERM),
+        ("prctl", 157, EINVAL),
+        ("setxattr", 190, EINVAL),
+        ("memfd_create", 319, ENOSYS),
+        ("pidfd_open", 434, ENOSYS),
+        ("sendmsg", 46, EPERM),
+        ("chdir", 80, EPERM),
+        ("setrlimit", 302, EPERM),
+        ("setsid", 112, EPERM),
+    ],
+)
+def test_a_missing_call_means_that_nothing_runs(workspace: Path, call: str, number: int, error: int) -> None:
+    done = frog_jail(workspace, "sh", "-c", "echo RAN; touch ran", before=sabotaged(number, error))
+    assert done.returncode == 125, done
+    assert "RAN" not in done.stdout
+    assert done.stderr.splitlines()[-1].startswith("frog-lsp: jail: "), done
+    assert not list(workspace.iterdir())
+
+
+@pytest.mark.parametrize(
+    "what", ["max_user_namespaces", "max_mnt_namespaces", "max_pid_namespaces", "max_net_namespaces"]
+)
+def test_a_quota_of_zero_means_that_nothing_runs(workspace: Path, what: str) -> None:
+    """In a user namespace of its own: the host's settings stay as they are."""
+    before = ("unshare", "--user", "--map-root-user", "sh", "-c", f'echo 0 >/proc/sys/user/{what} && exec "$@"', "sh")
+    trial = subprocess.run([*before, "true"], capture_output=True, text=True)
+    if trial.returncode != 0:
+        pytest.skip(f"unshare does not work here: {trial.stderr.strip()[:80]}")
+    done = frog_jail(workspace, "sh", "-c", "echo RAN", before=before)
+    assert done.returncode == 125, done
+    assert done.stdout == ""
+    assert done.stderr.startswith("frog-lsp: jail: ")
+    if what == "max_user_namespaces":
+        assert "sysctl user.max_user_namespaces" in done.stderr
+
+
+def test_a_planted_bwrap_and_python_are_not_run(workspace: Path, tmp_path: Path) -> None:
+    for name in ("bwrap", "python3", "unshare", "newuidmap"):
+        (tmp_path / name).write_text(f"#!/bin/sh\ntouch {tmp_path}/ran-{name}\n")
+        (tmp_path / name).chmod(0o755)
+    done = frog_jail(workspace, "echo", "ok", before=("/usr/bin/env", f"PATH={tmp_path}:/usr/bin:/bin"))
+    assert done.stdout == "ok\n", done
+    assert not list(tmp_path.glob("ran-*"))
+
+
+def test_code_in_the_workspace_never_runs_outside(workspace: Path, tmp_path: Path) -> None:
+    evil = f"open({str(tmp_path / 'ran')!r}, 'w')\n"
+    for name in ("sitecustomize.py", "usercustomize.py", "ctypes.py", "os.py", "marshal.py", "agent/__init__.py"):
+        (workspace / name).parent.mkdir(exist_ok=True)
+        (workspace / name).write_text(evil)
+    before = ("/usr/bin/env", "-C", str(workspace), f"PYTHONPATH={workspace}", "PYTHONSTARTUP=os.py")
+    code = frog_jail(workspace, "echo", "ok", before=before[:3])
+    assert code.stdout == "ok\n", code
+    assert not (tmp_path / "ran").exists()
+
+
+def test_a_mount_below_the_workspace_is_said(workspace: Path) -> None:
+    (workspace / "mounted").mkdir()
+    before = (
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-c",
+        f'mount -t tmpfs x "{workspace}/mounted" && exec "$@"',
+        "sh",
+    )
+    if subprocess.run([*before, "true"], capture_output=True).returncode != 0:
+        pytest.skip("a mount cannot be made here")
+    done = frog_jail(workspace, "echo", "RAN", before=before)
+    assert done.returncode == 125, done
+    assert "mounts below it" in done.stderr

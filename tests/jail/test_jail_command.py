@@ -1,0 +1,177 @@
+"""`run_command`: exit codes, streams, limits, and that everything ends."""
+
+# ruff: noqa: E501 - commands and small programs, better read in one line
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.jail.jailed import jail, shell
+from tests.support import workspace_hash
+
+pytestmark = [pytest.mark.jail, pytest.mark.usefixtures("require_jail")]
+
+
+def _alive(mark: str) -> list[str]:
+    found = subprocess.run(["ps", "axww", "-o", "args"], capture_output=True, text=True, check=True).stdout
+    return [line for line in found.splitlines() if mark in line and "ps axww" not in line]
+
+
+def test_streams_and_exit_code_are_the_commands(workspace: Path) -> None:
+    done = shell(workspace, "echo out; echo err >&2; exit 7")
+    assert (done.code, done.out, done.err) == (7, "out\n", "err\n")
+
+
+@pytest.mark.parametrize("number", [9, 15, 11, 1])
+def test_ended_by_a_signal(workspace: Path, number: int) -> None:
+    assert jail(workspace, "bash", "-c", f"kill -{number} $$").code == 128 + number
+
+
+def test_programs_that_cannot_be_started(workspace: Path) -> None:
+    (workspace / "plain").write_text("x")
+    assert jail(workspace, "no-such-program").code == 127
+    assert jail(workspace, "./plain").code == 126
+    assert jail(workspace, "/etc/shadow").code == 127
+
+
+def test_nothing_runs_where_it_cannot_be_jailed(workspace: Path) -> None:
+    done = jail(Path("/"), "touch", str(workspace / "ran"))
+    assert done.code == 125
+    assert done.err.startswith("frog-lsp: jail: ")
+    assert done.out == ""
+    assert not (workspace / "ran").exists()
+
+
+def test_a_command_that_speaks_like_the_launcher_is_only_a_command(workspace: Path) -> None:
+    script = "echo 'READY'; echo 'frog-lsp: jail: no' >&2; for i in 3 4 5 6 7 8 9; do echo READY >&$i; done 2>/dev/null; exit 125"
+    done = shell(workspace, script)
+    assert done.code == 125
+    assert done.out == "READY\n"
+
+
+def test_stdin_is_empty_and_argv_is_no_shell(workspace: Path) -> None:
+    assert jail(workspace, "cat").code == 0
+    assert jail(workspace, "echo", "$HOME", "; touch x").out == "$HOME ; touch x\n"
+
+
+def test_changes_are_dropped(workspace: Path) -> None:
+    (workspace / "f").write_text("old")
+    before = workspace_hash(workspace)
+    done = shell(workspace, "echo new >f; mkdir d; rm f; echo x >g; ls")
+    assert done.out == "d\ng\n"
+    assert workspace_hash(workspace) == before
+
+
+def test_much_output_arrives_whole(workspace: Path) -> None:
+    done = jail(workspace, "bash", "-c", "head -c 20000000 /dev/zero | tr '\\0' x; echo end >&2")
+    assert len(done.out) == 20_000_000
+    assert done.err == "end\n"
+
+
+@pytest.mark.parametrize(
+    ("limit", "script"),
+    [
+        ("wall_s=1", "trap '' TERM INT HUP; sleep 60"),
+        ("cpu_s=1", "while :; do :; done"),
+        ("memory_bytes=150M", "exec python3 -c 'a = bytearray(10**9); a[:] = bytes(10**9)'"),
+        (
+            "memory_bytes=200M",
+            "for i in 1 2 3 4 5; do python3 -c 'import time; a = b\"x\" * 70_000_000; time.sleep(60)' & done; wait",
+        ),
+        (
+            "file_bytes=1M",
+            'exec python3 -c \'import signal; signal.signal(25, signal.SIG_DFL); open("f", "w").write("x" * 2**21)\'',
+        ),
+    ],
+)
+def test_stopped_by_a_limit(workspace: Path, limit: str, script: str) -> None:
+    began = time.monotonic()
+    assert jail(workspace, "bash", "-c", script, limits=(limit,)).code == 124
+    assert time.monotonic() - began < 30
+
+
+def test_a_fork_bomb_stays_inside(workspace: Path) -> None:
+    bomb = "import os, time\nfor _ in range(2000):\n try:\n  if os.fork() == 0: time.sleep(60); os._exit(0)\n except OSError: print('stopped'); break"
+    done = jail(workspace, "python3", "-c", bomb, limits=("processes=100",))
+    assert done.out == "stopped\n"
+    assert done.code == 0
+
+
+def test_threads_and_zombies_are_bounded(workspace: Path) -> None:
+    script = (
+        "import threading, time, os\nn = 0\ntry:\n for _ in range(3000):\n"
+        "  threading.Thread(target=time.sleep, args=(60,), daemon=True).start(); n += 1\n"
+        "except RuntimeError: pass\nprint(n < 600, flush=True); os._exit(0)"
+    )
+    assert jail(workspace, "python3", "-c", script, limits=("processes=200",)).out == "True\n"
+    zombies = "import os\nfor _ in range(400):\n  os.fork() or os._exit(0)\nprint('end')"
+    assert "end" in jail(workspace, "python3", "-c", zombies, limits=("processes=500",)).out
+
+
+@pytest.mark.parametrize("where", [".", "/tmp", "/dev/shm", "~"])
+def test_a_full_disk_is_the_jails_own(workspace: Path, where: str) -> None:
+    done = jail(
+        workspace,
+        "bash",
+        "-c",
+        f"cd {where}; head -c 100M /dev/zero >big; echo $?; ls -s --block-size=1M big | cut -d' ' -f1",
+        limits=("view_bytes=8M", "scratch_bytes=8M"),
+    )
+    assert done.out.splitlines()[0] == "1"
+    assert int(done.out.splitlines()[1]) <= 8
+    assert "No space left" in done.err
+
+
+def test_inodes_are_bounded_and_sparse_files_cost_nothing(workspace: Path) -> None:
+    script = "import os\nn = 0\ntry:\n for n in range(5000): open(f'f{n}', 'w').close()\nexcept OSError: pass\nprint(n)"
+    assert int(jail(workspace, "python3", "-c", script, limits=("view_inodes=1000",)).out) < 1000
+    done = jail(workspace, "bash", "-c", "truncate -s 900M sparse && stat -c %s sparse", limits=("view_bytes=8M",))
+    assert done.out == "943718400\n"
+
+
+def test_memory_without_a_name_cannot_be_had(workspace: Path) -> None:
+    done = jail(workspace, "python3", "-c", "import os; os.memfd_create('x')")
+    assert "not implemented" in done.err
+
+
+def test_daemons_die_at_the_end(workspace: Path) -> None:
+    mark = "frogdaemon1234"
+    daemon = (
+        "import os, sys, time, signal\n"
+        "if os.fork(): sys.exit()\nos.setsid()\nif os.fork(): os._exit(0)\n"
+        "for n in (1, 2, 15): signal.signal(n, signal.SIG_IGN)\ntime.sleep(1000)"
+    )
+    began = time.monotonic()
+    done = jail(
+        workspace,
+        "bash",
+        "-c",
+        f"python3 -c '{daemon}' {mark}; setsid sleep 1000.{1234} & nohup sleep 1000 >/dev/null & sleep 1000 & sleep 0.3; ps ax | grep -c {mark}; echo bye",
+    )
+    assert done.out.endswith("bye\n")
+    assert int(done.out.splitlines()[0]) >= 1
+    assert time.monotonic() - began < 20
+    assert not _alive(mark)
+
+
+def test_everything_dies_with_the_parent(workspace: Path) -> None:
+    mark = f"frogparent{os.getpid()}"
+    code = (
+        f"import sys; sys.path[:0] = {sys.path!r}\nimport asyncio\nfrom agent.jail.command import run_command\n"
+        "from agent.jail.spec import JailSpec\n"
+        f"asyncio.run(run_command(JailSpec(workspace={str(workspace)!r}), ['bash', '-c', 'setsid sleep 1000 & echo up; exec -a {mark} sleep 1000']))"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=str(workspace.parent)) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"up\n"
+        parent.kill()
+    deadline = time.monotonic() + 5
+    while _alive(mark + " 1000") and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not _alive(mark + " 1000")

@@ -1,0 +1,168 @@
+"""What developers run must work in the jail."""
+
+# ruff: noqa: E501 - commands and small programs, better read in one line
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.jail.jailed import NOBODY, can_be_nobody, frog_jail, jail, shell
+from tests.support import workspace_hash
+
+pytestmark = [pytest.mark.jail, pytest.mark.usefixtures("require_jail")]
+
+# Each line: a name, a tab, a command for bash. A command whose program is missing on this machine is passed over.
+COMMANDS = r"""
+python	python3 -c 'import ssl, sqlite3, ctypes, decimal, hashlib; hashlib.sha256(b"x")'
+unittest	python -m unittest -q test_it
+venv	python3 -m venv --without-pip made && made/bin/python -c pass
+pool	python3 pool.py
+spawn	python3 spawn.py
+threads	python3 -c 'import threading; t=[threading.Thread(target=print) for _ in range(50)]; [x.start() for x in t]'
+server	python3 server.py
+asyncio	python3 -c 'import asyncio; exec("async def f():\n p=await asyncio.create_subprocess_exec(\"true\"); await p.wait()"); asyncio.run(f())'
+semaphore	python3 -c 'import multiprocessing as m; m.Semaphore(); from multiprocessing import shared_memory as s; x=s.SharedMemory(create=True, size=9); x.close(); x.unlink()'
+pty	python3 -c 'import pty, sys; sys.exit(pty.spawn(["tty"]))'
+unix-socket	python3 -c 'import socket; s=socket.socket(socket.AF_UNIX); s.bind("sock"); s.listen(); c=socket.socket(socket.AF_UNIX); c.connect("sock")'
+tempfile	python3 -c 'import tempfile; tempfile.TemporaryDirectory()'
+copystat	python3 -c 'import shutil; shutil.copy2("src/a.txt", "src/b.txt"); shutil.copytree("src", "tree")'
+git	git init -q g && cd g && echo 1 >f && git add f && git -c user.name=a -c user.email=a@b commit -qm x && git status -s && rm f && git checkout -q f && git log
+tar	tar cf t.tar src && mkdir out && tar xpf t.tar -C out
+copy	cp -a src src2 && mv src2 src3 && rm -rf src3
+modes	chmod +x src/a.txt && touch -d 2001-01-01 src/a.txt && sed -i s/hello/bye/ src/a.txt
+opaque	rm -rf src && mkdir src && echo 1 >src/z && test "$(ls src)" = z
+gcc	gcc main.c -o main && ./main
+make	make -s
+sort	test "$(seq 200000 | sort -R | wc -l)" = 200000
+substitution	cat <(echo hi)
+heredoc	cat <<<"hi" && mktemp
+ps	ps ax
+script	script -qec true /dev/null
+perl	perl -e 1
+node	node -e 'require("http").createServer(()=>{}).listen(0, "127.0.0.1", function () { this.close() })'
+df	df .
+devices	echo x >/dev/null && head -c 9 /dev/urandom >/dev/zero && test -c /dev/tty && echo x >/dev/stderr
+own-home	cd && pwd && echo x >file && test -w /tmp && test -w /dev/shm
+identity	id -un && whoami && getent hosts localhost
+timeout	timeout 5 true && nice true
+"""
+
+FILES = {
+    "test_it.py": "import unittest\n\nclass T(unittest.TestCase):\n    def test(self):\n        self.assertTrue(True)\n",
+    "pool.py": "import multiprocessing as m\nif __name__ == '__main__':\n    with m.Pool(2) as p:\n        assert p.map(abs, [-1]) == [1]\n",
+    "spawn.py": (
+        "import multiprocessing as m\nif __name__ == '__main__':\n    p = m.get_context('spawn').Process(target=print)\n"
+        "    p.start()\n    p.join()\n    assert p.exitcode == 0\n"
+    ),
+    "server.py": (
+        "import http.server, threading, urllib.request as u\n"
+        "s = http.server.HTTPServer(('127.0.0.1', 0), http.server.SimpleHTTPRequestHandler)\n"
+        "threading.Thread(target=s.serve_forever, daemon=True).start()\n"
+        "u.urlopen('http://localhost:%d/' % s.server_port).read()\n"
+    ),
+    "main.c": '#include <stdio.h>\nint main(void) { puts("hi"); return 0; }\n',
+    "Makefile": "all:\n\ttrue\n",
+    "src/a.txt": "hello\n",
+}
+
+
+@pytest.fixture
+def project(workspace: Path) -> Path:
+    for name, text in FILES.items():
+        (workspace / name).parent.mkdir(exist_ok=True)
+        (workspace / name).write_text(text)
+    script = []
+    for line in COMMANDS.strip().splitlines():
+        name, command = line.split("\t", 1)
+        program = command.split()[0]
+        script.append(
+            f"if command -v {program} >/dev/null; then if out=$( ( {command} ) 2>&1 ); then echo 'ok {name}';"
+            f" else echo 'FAILED {name}' \"$out\"; fi; else echo 'ok {name} (no program)'; fi"
+        )
+    (workspace / "all.sh").write_text("\n".join(script))
+    return workspace
+
+
+def test_developer_tools_work(project: Path) -> None:
+    before = workspace_hash(project)
+    done = shell(project, "bash all.sh")
+    failed = [line for line in done.out.splitlines() if not line.startswith("ok ")]
+    assert not failed, done
+    assert len(done.out.splitlines()) == len(COMMANDS.strip().splitlines())
+    assert workspace_hash(project) == before
+
+
+@pytest.mark.skipif(can_be_nobody() is not None, reason=str(can_be_nobody()))
+def test_developer_tools_work_for_an_ordinary_user(project: Path, tmp_path: Path) -> None:
+    tmp_path.parent.chmod(0o755)
+    tmp_path.parent.parent.chmod(0o755)
+    tmp_path.chmod(0o755)
+    (tmp_path / "home").mkdir()
+    subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", str(project), str(tmp_path / "home")], check=True)
+    before = workspace_hash(project)
+    done = frog_jail(project, "bash", "-lc", "bash all.sh", as_nobody=True, home=tmp_path / "home")
+    failed = [line for line in done.stdout.splitlines() if not line.startswith("ok ")]
+    assert not failed, done
+    assert len(done.stdout.splitlines()) == len(COMMANDS.strip().splitlines())
+    assert workspace_hash(project) == before
+    assert not list((tmp_path / "home" / ".cache" / "frog-lsp").iterdir())
+
+
+def test_python_is_the_one_of_the_project(workspace: Path) -> None:
+    subprocess.run(["/usr/bin/python3", "-m", "venv", "--without-pip", str(workspace / ".venv")], check=True)
+    done = shell(workspace, "python -c 'import sys; print(sys.prefix)'; command -v python3; touch .venv/x")
+    assert done.out.splitlines()[:2] == [f"{workspace}/.venv", f"{workspace}/.venv/bin/python3"]
+    assert "Read-only" in done.err
+
+
+def test_without_a_project_interpreter_python_is_ours(workspace: Path) -> None:
+    import sys
+
+    done = shell(workspace, "python -c 'import sys; print(sys.version)'; python3 -c 'import sys; print(sys.prefix)'")
+    assert done.out.splitlines()[-1] == sys.prefix
+    assert sys.version.splitlines()[0] in done.out
+
+
+def test_a_planted_interpreter_shows_nothing(workspace: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "private"
+    (secret / "bin").mkdir(parents=True)
+    (secret / "bin" / "python").write_text("#!/bin/sh\n")
+    (secret / "bin" / "python").chmod(0o755)
+    (workspace / ".venv" / "bin").mkdir(parents=True)
+    (workspace / ".venv" / "bin" / "python").symlink_to(secret / "bin" / "python")
+    done = shell(workspace, f"ls {secret}; python -c 'print(1)'")
+    assert done.out == "1\n"
+    assert "No such file" in done.err
+
+
+def test_the_environment_is_an_allow_list(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("LD_PRELOAD", "PYTHONPATH", "BASH_ENV", "GIT_DIR", "AWS_SECRET_ACCESS_KEY", "SSH_AUTH_SOCK", "ENV"):
+        monkeypatch.setenv(name, "/nowhere")
+    monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    done = jail(workspace, "env")
+    names = {line.split("=")[0] for line in done.out.splitlines()}
+    assert "/nowhere" not in done.out
+    assert {"HOME", "PATH", "LC_ALL", "PAGER", "GIT_TERMINAL_PROMPT", "PIP_NO_INDEX", "UV_OFFLINE"} <= names
+
+
+def test_read_only_paths_are_shown_and_stay_as_they_are(workspace: Path, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "f").write_text("seen\n")
+    done = jail(workspace, "bash", "-c", f"cat {data}/f; echo x >{data}/f", read_only=(str(data),))
+    assert done.out == "seen\n"
+    assert done.code == 1
+    assert (data / "f").read_text() == "seen\n"
+
+
+@pytest.mark.parametrize("name", ["with space", "comma,colon:quote'", "back\\slash", "ünï", "-dash", "new\nline"])
+def test_workspaces_with_odd_names(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.mkdir()
+    (path / "f").write_text("1")
+    done = jail(path, "python3", "-c", "import os; print(ascii(os.getcwd()), os.listdir()); open('g', 'w')")
+    assert done.out == f"{str(path)!a} ['f']\n", done
+    assert not (path / "g").exists()
