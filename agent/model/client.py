@@ -21,6 +21,8 @@ from agent.model.worker_process import WorkerProcess
 from agent.protocols import OnPrefill, OnText
 from agent.types import JsonObject, Limits, ModelInfo, Observation, ToolCall, Turn, Usage
 
+SMALL_BYTES = 64 << 20  # below, threads wait for each other longer than they work: 100 times slower on a busy machine
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
@@ -88,7 +90,7 @@ class WorkerModel:
                 "path": self._file.path,
                 "template": facts.template,
                 "n_ctx": plan.n_ctx,
-                "n_threads": self._options.n_threads or physical_cores(),
+                "n_threads": self._options.n_threads or (1 if header.tensor_bytes < SMALL_BYTES else physical_cores()),
                 "gpu_layers": self._options.n_gpu_layers,
                 "repack": need.total_bytes(plan.n_ctx) <= room,
                 "sampling": asdict(facts.sampling),
@@ -105,7 +107,7 @@ class WorkerModel:
             context_tokens=self._n_ctx,
             system_prompt=facts.system_prompt,
             tools=facts.tools,
-            notes=() if plan.note is None or facts.is_demonstration else (plan.note,),
+            notes=() if plan.note is None else (plan.note,),
         )
 
     async def begin(self, system: str, tools: Sequence[JsonObject], user: str) -> None:

@@ -26,6 +26,7 @@ class WorkerKeeper:
         self._idle: asyncio.Task[None] | None = None
         self._n_deaths = 0
         self._last_death_s = 0.0
+        self._is_closed = False
 
     async def take(self) -> WorkerProcess:
         """Wait for the worker, start it where there is none. Raises ModelUnavailable."""
@@ -49,7 +50,9 @@ class WorkerKeeper:
     async def give_back(self, worker: WorkerProcess) -> None:
         """Keep the worker for the next run. Never raises."""
         try:
-            if worker.is_alive:
+            if worker.is_alive and self._is_closed:
+                await worker.close()
+            elif worker.is_alive:
                 self._n_deaths = 0
                 self._worker = worker
                 self._idle = asyncio.create_task(self._unload_later(), name="unload the idle model")
@@ -60,8 +63,12 @@ class WorkerKeeper:
             self._turn.release()
 
     async def close(self) -> None:
-        """End the worker, unless a run still has it: that run then ends it. Idempotent; never raises."""
+        """End the worker, now or when the run that has it gives it back. Idempotent; never raises."""
+        self._is_closed = True
         self._stop_idling()
+        await self._unload()
+
+    async def _unload(self) -> None:
         worker, self._worker = self._worker, None
         self.held_bytes = 0
         if worker is not None:
@@ -75,7 +82,7 @@ class WorkerKeeper:
     async def _unload_later(self) -> None:
         await asyncio.sleep(self._idle_unload_s)
         self._idle = None
-        await self.close()
+        await self._unload()
 
     def _note_death(self) -> None:
         self._n_deaths += 1
