@@ -17,7 +17,7 @@ N_TAIL_LINES = 40
 UNAVAILABLE = "PermissionError: Bash is not available: commands cannot be jailed on this machine"
 CANCELLED = "Cancelled: the command was ended because the run was cancelled"
 
-_GRACE_S, _QUIET_S = 0.1, 0.02  # for what a process substitution still has to say after its shell ended
+_GRACE_S = 0.1  # for what a process substitution still has to say after its shell ended
 _DEFAULT_SIGNALS = (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)  # what Python or we ignore
 
 
@@ -99,9 +99,8 @@ def run(events: Events, command: str, timeout_s: float, out: Sink, err: Sink | N
 def _drain(events: Events, pipes: list[int]) -> None:
     """Take what has been written; wait a little where somebody still holds a pipe."""
     end = time.monotonic() + _GRACE_S
-    while any(events.is_open(pipe) for pipe in pipes) and time.monotonic() < end:
-        if not events.wait(_QUIET_S):
-            return
+    while any(events.is_open(pipe) for pipe in pipes) and (left_s := end - time.monotonic()) > 0:
+        events.wait(left_s)
 
 
 def _spawn(command: str, n_pipes: int) -> tuple[int, list[int]]:

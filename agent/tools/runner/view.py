@@ -93,7 +93,7 @@ class CopyView(View):
     def read(self, parts: Parts, max_bytes: int) -> bytes:
         """The bytes of a plain file, from where it lies."""
         info, tree = self._find(parts)
-        if info is None:
+        if info is None and not self._shows_lower(parts):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "/".join(parts))
         return read_file(tree, parts, max_bytes)
 
@@ -203,21 +203,22 @@ class CopyView(View):
 def read_file(tree: Tree, parts: Parts, max_bytes: int) -> bytes:
     """The bytes of a plain file. Never blocks on a FIFO or a device."""
     descriptor = tree.open(parts, os.O_RDONLY | os.O_NONBLOCK)
-    with open(descriptor, "rb", buffering=0) as file:
+    try:
         info = os.fstat(descriptor)
-        shown = "/".join(parts) or "."
         if stat.S_ISDIR(info.st_mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), shown)
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), "/".join(parts) or ".")
         if not stat.S_ISREG(info.st_mode):
             raise ValueError("not a plain file")
         if info.st_size > max_bytes:
             raise ValueError(f"the file has {info.st_size} bytes, more than {max_bytes}; look at a part of it")
         pieces = []
-        left = max_bytes + 1
-        while left > 0 and (piece := file.read(min(left, 1 << 20))):
+        left = max_bytes
+        while left > 0 and (piece := os.read(descriptor, min(left, 1 << 20))):
             pieces.append(piece)
             left -= len(piece)
         return b"".join(pieces)
+    finally:
+        os.close(descriptor)
 
 
 def write_file(tree: Tree, parts: Parts, data: bytes, mode: int | None) -> None:
