@@ -167,7 +167,9 @@ def model_of(arguments: argparse.Namespace, default: ModelSpec) -> ModelSpec:
         return default
     if arguments.model.startswith(SCRIPTED):
         return ModelSpec(kind="scripted", path=arguments.model.removeprefix(SCRIPTED))
-    return ModelSpec(kind="worker", path=arguments.model)
+    return ModelSpec(
+        kind="worker", path=arguments.model, n_threads=default.n_threads, n_gpu_layers=default.n_gpu_layers
+    )
 
 
 def _issue(arguments: argparse.Namespace) -> Issue:

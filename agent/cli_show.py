@@ -98,7 +98,7 @@ class Presenter:
                 n_tokens = turn.usage.completion_tokens or self._n_pieces
                 self._speed = self._rate(n_tokens).removeprefix(" · ") or _speed(n_tokens, turn.duration_s)
                 if not turn.calls and not turn.problems:
-                    self._meta(self._indent(Text("reply without a call" if not turn.truncated else "reply was cut")))
+                    self._print_result("reply was cut" if turn.truncated else "reply without a call", "dim")
             case ToolStarted(call=call):
                 self._say(f"running {call.name}", at_once=True)
             case ToolFinished(step=step, call=call, observation=observation):
@@ -107,7 +107,7 @@ class Presenter:
                 self._print(Text("      the context was nearly full: going on from the model's summary", "dim"))
             case TestsFinished(phase=phase, outcome=outcome):
                 self._print(Text(f"tests {phase}: {describe_test(outcome)}", _test_style(outcome)))
-            case Note(text=text):
+            case Note(text=text) if not self._step:  # later ones are in the summary, which follows at once
                 self._print(Text(f"note: {visible(text)}", "yellow"))
             case _:
                 pass
@@ -129,8 +129,6 @@ class Presenter:
         self._print(Text(f"model {name} · jail {event.jail.backend} · run {event.run_id}", "bold"))
         if event.jail.reduced:
             self._print(Text(f"the jail is reduced: {visible(event.jail.reduced)}", "yellow"))
-        if event.model.demonstration:
-            self._print(Text("demonstration model, replace it with `frog-lsp model pull`", "yellow"))
 
     def _begin_step(self, step: int) -> None:
         if not self._step:
@@ -147,21 +145,18 @@ class Presenter:
         line = Text(head, "bold")
         line.append(f" {argument}", "default")
         self._print(line)
-        failed = is_failure(observation)
-        n_most = max(20, width - 34)
-        result = visible_line(summary_of(observation), n_most)
-        self._meta(self._indent(Text(result, "red" if failed else "dim")))
+        self._print_result(summary_of(observation), "red" if is_failure(observation) else "dim")
 
-    def _indent(self, text: Text) -> Text:
-        return Text(" " * (4 + 2 + _TOOL_COLUMN + 1)).append_text(text)
-
-    def _meta(self, line: Text) -> None:
-        """Print a line with the speed and the time left at its right edge."""
+    def _print_result(self, text: str, style: str) -> None:
+        """Print the first line of a result, with the speed and the time left at the right edge."""
         meta = " · ".join(part for part in (self._speed, self._time_left()) if part)
         self._speed = ""
-        room = self._console.width - line.cell_len - len(meta) - 1
-        if meta and room > 0:
-            line.append(" " * room).append(meta, "dim")
+        indent = " " * (4 + 2 + _TOOL_COLUMN + 1)
+        room = self._console.width - len(indent) - (len(meta) + 2 if meta else 0)
+        line = Text(indent).append(visible_line(text, max(8, room)), style)
+        gap = self._console.width - line.cell_len - len(meta)
+        if meta and gap > 0:
+            line.append(" " * gap).append(meta, "dim")
         self._print(line)
 
     def _rate(self, n_tokens: int) -> str:

@@ -48,6 +48,8 @@ def defaults_from(config: dict[str, Any]) -> Defaults:
             base_url=read("model.baseUrl", str, None),
             name=read("model.name", str, None),
             api_key_env=read("model.apiKeyEnv", str, None),
+            n_threads=read("model.threads", int, None),
+            n_gpu_layers=read("model.gpuLayers", int, None),
         ),
         limits=Limits(
             max_steps=read("limits.maxSteps", int, limits.max_steps),

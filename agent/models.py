@@ -19,10 +19,15 @@ def choose_model(spec: RunSpec, on_note: Callable[[str], None]) -> ChatModel:
         if spec.model.path is None:
             raise UsageError("the scripted model needs a file of turns", "Give --model scripted:FILE.")
         return ScriptedModel(spec.model.path)
-    from agent.model.client import WorkerModel
+    from agent.model.client import WorkerModel, WorkerOptions
     from agent.model.locate import locate
 
-    return WorkerModel(locate(spec.model.path), seed=spec.seed)
+    return WorkerModel(
+        locate(spec.model.path),
+        seed=spec.seed,
+        context_is_explicit=spec.context_is_explicit,
+        options=WorkerOptions(n_threads=spec.model.n_threads, n_gpu_layers=spec.model.n_gpu_layers),
+    )
 
 
 def _endpoint(spec: RunSpec, on_note: Callable[[str], None]) -> ChatModel:

@@ -181,7 +181,7 @@ class Run:
             raise ContextTooLarge(
                 f"a context of {wanted} tokens does not fit", f"The largest that fits is {got}.", largest=got
             )
-        if not any("context" in note.lower() for note in info.notes):
+        if not info.demonstration and not any("context" in note.lower() for note in info.notes):
             self._note(f"The context was lowered from {wanted} to {got} tokens.")
         return replace(spec.limits, context_tokens=got, tokens_per_turn=min(spec.limits.tokens_per_turn, got)), info
 

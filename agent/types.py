@@ -59,7 +59,8 @@ class ModelSpec:
     """Which model a run uses.
 
     `path` is a GGUF file or a catalog name for "worker" (None: the configured or bundled one), and a
-    file of turns for "scripted". `name` is the model's name at the endpoint.
+    file of turns for "scripted". `name` is the model's name at the endpoint. `n_threads` and `n_gpu_layers` are for
+    the worker (None: as the machine has it).
     """
 
     kind: Literal["worker", "endpoint", "scripted"] = "worker"
@@ -67,6 +68,8 @@ class ModelSpec:
     base_url: str | None = None
     name: str | None = None
     api_key_env: str | None = None
+    n_threads: int | None = None
+    n_gpu_layers: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,7 +79,7 @@ def _spec(arguments: argparse.Namespace, made: Project) -> RunSpec:
         workspace=str(_write(made)),
         issue=Issue(text=made.issue),
         model=model_of(arguments, BUNDLED),
-        limits=replace(defaults.limits, **({"max_steps": 30, "time_s": 900.0} | given)),
+        limits=replace(defaults.limits, **({"max_steps": 20, "time_s": 900.0} | given)),
         jail=defaults.jail,
         test_command=made.test_command,
         seed=0 if arguments.seed is None else arguments.seed,

@@ -389,7 +389,7 @@ async def test_the_models_own_prompt_and_tools_win(project: Path, sealed: Seal) 
     assert model.begun == [("Own.", spec.issue.text)]
     assert model.tools == ({"a": 1},)
     assert any(note == "demonstration model, replace it with `frog-lsp model pull`" for note in result.notes)
-    assert any("lowered" in note for note in result.notes)
+    assert not any("lowered" in note for note in result.notes), "nobody chose the context of the tiny model"
     assert any("English" in note for note in result.notes)
     (started,) = [event for event in events if isinstance(event, RunStarted)]
     assert started.limits.context_tokens == 64
@@ -417,6 +417,14 @@ async def test_a_bug_of_ours_loses_nothing(project: Path, sealed: Seal) -> None:
     assert result.error is not None
     assert (result.error.kind, result.n_steps) == ("internal", 1)
     assert kinds(result) == {"app/sum.py": ChangeKind.MODIFIED}
+
+
+async def test_a_context_that_was_not_asked_for_is_lowered_with_a_note(project: Path, sealed: Seal) -> None:
+    sealed(project)
+    info = ModelInfo(kind="worker", name="m", context_tokens=4096)
+    spec = RunSpec(run_id="low", workspace=str(project), issue=Issue(text="x"))
+    result = await Run(spec, lambda _: None, model=Turns(turn(), info=info)).execute()
+    assert "The context was lowered from 131072 to 4096 tokens." in result.notes
 
 
 async def test_a_listener_that_fails_ends_nothing(project: Path, sealed: Seal) -> None:

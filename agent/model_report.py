@@ -1,0 +1,60 @@
+"""What `doctor` says of a model file: read from its header alone, so no engine is needed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from agent.errors import ModelFileError
+from agent.model.gguf_header import read_header
+from agent.model.locate import locate
+from agent.model.machine import available_bytes
+from agent.model.memory import estimate, plan_context
+from agent.types import Limits
+
+_TEMPLATE = "tokenizer.chat_template"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelReport:
+    """Sentences about the file and about memory."""
+
+    file: str
+    hint: str
+    memory: str
+    memory_hint: str
+    memory_status: Literal["ok", "warning"]
+
+
+def report_model(name_or_path: str | None, limits: Limits) -> ModelReport:
+    """Look at the model that a run would take. Raises ModelUnavailable, ModelFileError, UsageError."""
+    found = locate(name_or_path)
+    header = read_header(found.path)
+    template = header.text(_TEMPLATE)
+    if not template or "tools" not in template:
+        what = "has no chat template" if not template else "cannot call tools: its chat template has no tools"
+        raise ModelFileError(
+            f"{found.path} {what}", "It is a base model, or one for chat alone. Choose another: `frog-lsp model list`."
+        )
+    plan = plan_context(header, limits.context_tokens, available_bytes())
+    need_bytes = estimate(header).total_bytes(plan.n_ctx)
+    kind = {
+        "demonstration": "demonstration model, bundled",
+        "catalog": "from the catalog",
+        "file": "your own file",
+    }[found.kind]
+    return ModelReport(
+        file=f"{found.name} ({kind}), {_size(header.size_bytes)}, {header.architecture}, chat template with tools.",
+        hint="Replace it with `frog-lsp model pull`." if found.kind == "demonstration" else found.path,
+        memory=f"About {_size(need_bytes)} with {plan.n_ctx:,} tokens of context; {_size(available_bytes())} are free.",
+        memory_hint=plan.note or "",
+        memory_status="warning" if plan.note and found.kind != "demonstration" else "ok",
+    )
+
+
+def _size(n_bytes: int) -> str:
+    """Bytes as a person says them, in units of 1024."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if n_bytes >= size:
+            return f"{n_bytes / size:.1f} {unit}"
+    return f"{n_bytes} bytes"
