@@ -44,7 +44,12 @@ def marker_at(lines: Sequence[str], line: int) -> str | None:
 
 def from_diagnostics(relative: str, lines: Sequence[str], diagnostics: Sequence[Any]) -> str:
     """An issue that quotes diagnostics and the code that they are about."""
-    parts: list[str] = []
+    if len(diagnostics) == 1:
+        line = _line(dig(diagnostics[0], "range", "start"))
+        head = f"Fix in {relative}, line {line + 1}: {short(message_of(diagnostics[0]))}"
+    else:
+        head = f"Fix {len(diagnostics)} problems in {relative}"
+    parts = [head]
     for diagnostic in diagnostics:
         line = _line(dig(diagnostic, "range", "start"))
         origin = [str(v) for v in (dig(diagnostic, "source"), _code(diagnostic)) if v not in (None, "")]
@@ -52,8 +57,7 @@ def from_diagnostics(relative: str, lines: Sequence[str], diagnostics: Sequence[
         told = f" ({' '.join(origin)})" if origin else ""
         parts.append(f"{relative}, line {line + 1}: {severity}{told}: {message_of(diagnostic)}")
         parts.append(quote_lines(relative, lines, line, _line(dig(diagnostic, "range", "end"))))
-    intro = "Fix this problem." if len(diagnostics) == 1 else f"Fix these {len(diagnostics)} problems."
-    return "\n\n".join([intro, *parts])
+    return "\n\n".join(parts)
 
 
 def from_place(relative: str, lines: Sequence[str], span: Any, encoding: Encoding) -> str:

@@ -1,6 +1,6 @@
 """The agent's runs, as the server starts them. Everything heavy is imported when the first run starts.
 
-The worker's model stays loaded between runs and is let go after some idle time.
+The process of the worker stays between runs, with its model, and is let go after some idle time.
 """
 
 from __future__ import annotations
@@ -16,55 +16,50 @@ from agent.types import RunEvent, RunResult, RunSpec
 from lsp_server.runs import RunHandle
 
 if TYPE_CHECKING:
-    from agent.protocols import ChatModel
+    from agent.model.client import WorkerModel
+    from agent.model.keeper import WorkerKeeper
 
 
 class AgentLauncher:
-    """Makes real runs. One model of the worker is kept; runs that use it never overlap."""
+    """Makes real runs, and keeps one worker for all of them."""
 
     def __init__(self) -> None:
-        self._model: ChatModel | None = None
-        self._model_path: str | None = None
-        self._unloading: asyncio.Task[None] | None = None
+        self._keeper: WorkerKeeper | None = None
+        self._idle_unload_s = 0.0
 
     def make(self, spec: RunSpec, on_event: Callable[[RunEvent], None], idle_unload_s: float) -> RunHandle:
         """A run of the agent that has not begun."""
         return _LaunchedRun(self, spec, on_event, idle_unload_s)
 
-    async def borrow(self, spec: RunSpec) -> ChatModel | None:
-        """The kept model for a run of the worker, None for other kinds. Raises FrogError where there is none."""
-        if spec.model.kind != "worker" or spec.seed is not None:
+    async def worker_model(self, spec: RunSpec, idle_unload_s: float) -> WorkerModel | None:
+        """A model in the kept worker, for a run of the worker; whoever gets it closes it.
+
+        None for other kinds, and where there is no such model: the run then meets the same error and reports it.
+        """
+        if spec.model.kind != "worker":
             return None
-        self._stop_unloading()
-        if self._model is None or self._model_path != spec.model.path:
-            from agent.models import choose_model
+        from agent.model.client import WorkerModel, WorkerOptions
+        from agent.model.keeper import WorkerKeeper
+        from agent.model.locate import locate
 
+        if self._keeper is None or self._idle_unload_s != idle_unload_s:
             await self.close()
-            self._model, self._model_path = choose_model(spec, lambda _: None), spec.model.path
-        return self._model
-
-    def give_back(self, idle_unload_s: float) -> None:
-        """Let the model go when it has been idle for so long."""
-        self._stop_unloading()
-        if self._model is not None:
-            self._unloading = asyncio.create_task(self._unload_later(idle_unload_s))
+            self._keeper, self._idle_unload_s = WorkerKeeper(idle_unload_s), idle_unload_s
+        with contextlib.suppress(FrogError):
+            return WorkerModel(
+                locate(spec.model.path),
+                seed=spec.seed,
+                context_is_explicit=spec.context_is_explicit,
+                options=WorkerOptions(n_threads=spec.model.n_threads, n_gpu_layers=spec.model.n_gpu_layers),
+                keeper=self._keeper,
+            )
+        return None
 
     async def close(self) -> None:
-        """Let the model go now."""
-        self._stop_unloading()
-        model, self._model = self._model, None
-        if model is not None:
-            await model.close()
-
-    async def _unload_later(self, idle_s: float) -> None:
-        await asyncio.sleep(idle_s)
-        self._unloading = None
-        await self.close()
-
-    def _stop_unloading(self) -> None:
-        if self._unloading is not None:
-            self._unloading.cancel()
-            self._unloading = None
+        """Let the worker go now."""
+        keeper, self._keeper = self._keeper, None
+        if keeper is not None:
+            await keeper.close()
 
 
 class _LaunchedRun:
@@ -83,10 +78,7 @@ class _LaunchedRun:
     async def execute(self) -> RunResult:
         # On a thread, so that the editor is answered while the agent is loaded for the first time.
         module = await asyncio.to_thread(importlib.import_module, "agent.run")
-
-        model: ChatModel | None = None
-        with contextlib.suppress(FrogError):  # the run meets the same error and puts it into its result
-            model = await self._launcher.borrow(self._spec)
+        model = await self._launcher.worker_model(self._spec, self._idle_unload_s)
         run = module.Run(self._spec, self._on_event, model=model)
         self._cancel = run.cancel
         if self._is_cancelled:
@@ -96,7 +88,7 @@ class _LaunchedRun:
             return result
         finally:
             if model is not None:
-                self._launcher.give_back(self._idle_unload_s)
+                await model.close()
 
     def cancel(self) -> None:
         self._is_cancelled = True

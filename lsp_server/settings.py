@@ -115,6 +115,8 @@ class Settings:
             base_url=self["model.baseUrl"],
             name=self["model.name"],
             api_key_env=self["model.apiKeyEnv"],
+            n_threads=self["model.threads"],
+            n_gpu_layers=self["model.gpuLayers"],
         )
 
     @property

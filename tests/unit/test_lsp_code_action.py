@@ -264,7 +264,7 @@ def test_a_diagnostic_is_quoted_with_code_source_and_lines(session: Session) -> 
 
 def test_words_come_first_and_diagnostics_after(session: Session) -> None:
     text = issue(session, issue="Make it work", diagnostics=[diagnostic("bad", 0)])
-    assert text.startswith("Make it work\n\nFix this problem.\n\na.py, line 1: problem: bad")
+    assert text.startswith("Make it work\n\nFix in a.py, line 1: bad\n\na.py, line 1: problem: bad")
     assert issue(session, issue="Just this") == "Just this"
     assert issue(session, issue="  \n") == ""
 
@@ -280,5 +280,5 @@ def test_a_comment_a_selection_and_a_place(session: Session) -> None:
 def test_odd_diagnostics_do_no_harm(session: Session) -> None:
     odd = [{"message": "far", "range": span(10**9)}, {"message": {"kind": "markdown", "value": "**m**"}}]
     text = issue(session, diagnostics=odd)
-    assert "Fix these 2 problems." in text
+    assert "Fix 2 problems in a.py" in text
     assert "**m**" in text
