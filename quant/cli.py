@@ -10,7 +10,9 @@ from typing import Any
 from agent.cli_parser import EXIT_ERROR, EXIT_OK, print_json, say, write_stdout
 from agent.config import load_user_config, update_user_config, user_config_path
 from agent.errors import UsageError
+from agent.model.gguf_header import read_header
 from agent.model.installed import InstalledModel, find_installed, installed_models
+from agent.model.locate import BUNDLED, DEMONSTRATION_NAMES, ModelFile
 from quant.catalog import CatalogEntry, find_entry, load_catalog, recommend
 from quant.progress import ByteProgress
 
@@ -102,6 +104,24 @@ def _list(arguments: argparse.Namespace) -> int:
                 "sha256": model.sha256 if model else entry.sha256,
             }
         )
+    bundled = _bundled()
+    if bundled is not None:
+        rows.insert(
+            0,
+            {
+                "name": bundled.name,
+                "installed": True,
+                "path": bundled.path,
+                "size_bytes": Path(bundled.path).stat().st_size,
+                "default": False,
+                "use": "bundled demonstration model: replace it with `frog-lsp model pull`",
+                "licence": "Apache-2.0",
+                "repository": None,
+                "revision": None,
+                "file": None,
+                "sha256": None,
+            },
+        )
     rows += [
         {
             **_describe(model),
@@ -113,12 +133,13 @@ def _list(arguments: argparse.Namespace) -> int:
         for model in kept.values()
     ]
     width = max((len(row["name"]) for row in rows), default=0)
+    chosen = selected or (bundled.name if bundled else None)
     lines = [
-        f"{'*' if row['name'] == selected else ' '} {row['name']:<{width}}  "
-        f"{'kept' if row['installed'] else '-':<4}  {(row['size_bytes'] or 0) / 1e9:5.2f} GB  {row['use']}\n"
+        f"{'*' if row['name'] == chosen else ' '} {row['name']:<{width}}  "
+        f"{'kept' if row['installed'] else '-':<4}  {_size(row['size_bytes']):>8}  {row['use']}\n"
         for row in rows
     ]
-    licences = sorted({f"{row['repository'] or 'files'}: {row['licence']}" for row in rows})
+    licences = sorted({f"{row['repository'] or row['name']}: {row['licence']}" for row in rows})
     text = "".join(lines) + "".join(f"licence of {licence}\n" for licence in licences)
     if selected and not any(row["name"] == selected for row in rows):
         text += f"chosen: {selected}\n"
@@ -161,11 +182,12 @@ def _remove(arguments: argparse.Namespace) -> int:
 def _use(arguments: argparse.Namespace) -> int:
     given = arguments.model
     path = find_installed(given)
+    bundled = _bundled() if given.lower() in DEMONSTRATION_NAMES and not Path(given).exists() else None
     if path is not None:
         chosen = path.stem
+    elif bundled is not None:
+        chosen, path = bundled.name, Path(bundled.path)
     else:
-        from quant.gguf_size import check_gguf
-
         path = Path(given).expanduser().absolute()
         if not path.is_file():
             names = ", ".join(installed_models()) or "none"
@@ -173,7 +195,7 @@ def _use(arguments: argparse.Namespace) -> int:
                 f"{given} is neither a kept model nor a file",
                 f"Kept: {names}. Get one with `frog-lsp model pull NAME`.",
             )
-        check_gguf(path)
+        read_header(path)
         chosen = str(path)
 
     def change(settings: dict[str, Any]) -> None:
@@ -206,10 +228,22 @@ def _consent(arguments: argparse.Namespace) -> int:
 
 def _kept_path(name: str) -> Path:
     path = find_installed(name)
+    if path is None and name.lower() in DEMONSTRATION_NAMES and (bundled := _bundled()) is not None:
+        path = Path(bundled.path)
     if path is None:
         kept = ", ".join(installed_models()) or "none"
         raise UsageError(f"no model called {name} is kept", f"Kept: {kept}. Get it: `frog-lsp model pull {name}`.")
     return path
+
+
+def _bundled() -> ModelFile | None:
+    """The demonstration model, where the installation has it."""
+    return ModelFile(path=str(BUNDLED), name="tadpole", kind="demonstration") if BUNDLED.is_file() else None
+
+
+def _size(size_bytes: int | None) -> str:
+    size = size_bytes or 0
+    return f"{size / 1e9:.2f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
 
 
 def _selected() -> str | None:

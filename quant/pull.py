@@ -16,9 +16,9 @@ from io import FileIO
 from pathlib import Path
 
 from agent.errors import DownloadError, FrogError
+from agent.model.gguf_header import read_header
 from agent.model.installed import InstalledModel, find_damage, hash_file, installed_models, models_dir
 from quant.catalog import CatalogEntry
-from quant.gguf_size import check_gguf
 from quant.store import Progress, check_known, check_space, hold, install, mark_checked, parts_of
 
 MAX_FAILURES = 4  # tries in a row that bring no byte
@@ -241,7 +241,7 @@ def _check_and_install(
                 "Run the same command again: it starts from the beginning.",
             )
         check_known(entry, part.stat().st_size, sha256, before)
-        check_gguf(part)
+        read_header(part)
     except FrogError:
         part.unlink(missing_ok=True)
         raise

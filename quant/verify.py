@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from agent.errors import ModelFileError, UsageError
+from agent.model.gguf_header import read_header
 from agent.model.installed import InstalledModel, find_damage, installed_models
-from quant.gguf_size import check_gguf
 from quant.store import mark_checked
 
 
@@ -40,7 +40,7 @@ def _verify(model: InstalledModel, on_progress: Callable[[str, int, int], None] 
     problem = find_damage(model, always_hash=True, on_progress=report)
     if problem is None:
         try:
-            check_gguf(model.path)
+            read_header(model.path)
         except ModelFileError as error:
             problem = error.message
         else:

@@ -15,7 +15,7 @@ from agent.errors import UsageError
 from agent.model.installed import find_installed, installed_models, models_dir
 from lsp_server.cli import main
 from quant.catalog import find_entry, load_catalog, recommend, user_catalog_path
-from tests.unit.test_quant_gguf import make_gguf
+from tests.gguf_files import make_gguf
 
 Q4 = "FrogNano-4B-2609-Q4_K_M"
 
@@ -79,7 +79,17 @@ def test_from_a_stick_to_the_settings(model: Command, gguf_file: Path) -> None:
 def test_both_licences_are_shown(model: Command) -> None:
     text = model("list")[1]
     assert "MIT in the header" in text and "Apache-2.0 in its text" in text
-    assert all("MIT" in row["licence"] and "Apache" in row["licence"] for row in model.json("list")[1]["models"])
+    rows = [row for row in model.json("list")[1]["models"] if row["repository"]]
+    assert len(rows) == 7 and all("MIT" in row["licence"] and "Apache" in row["licence"] for row in rows)
+
+
+def test_the_bundled_model_is_listed_and_can_be_chosen(model: Command) -> None:
+    first = model.json("list")[1]["models"][0]
+    assert first["name"] == "tadpole" and first["installed"] and "demonstration" in first["use"]
+    assert "* tadpole" in model("list")[1]
+    assert model.json("path", "tadpole")[1]["path"] == first["path"]
+    assert model.json("use", "tadpole")[1]["model"] == "tadpole"
+    assert load_user_config()["model"]["path"] == "tadpole"
 
 
 def test_verify_finds_damage(model: Command, gguf_file: Path) -> None:
