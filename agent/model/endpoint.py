@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from agent.errors import FrogError, ModelQueryError, UsageError
+from agent.errors import FrogError, ModelQueryError, ModelUnavailable, UsageError
 from agent.model.endpoint_errors import MIN_ROOM_TOKENS
 from agent.model.endpoint_escape import escape
 from agent.model.endpoint_http import READ_TIMEOUT_S, EndpointClient, RejectedRequestError
@@ -14,6 +14,7 @@ from agent.model.endpoint_reply import ReadReply, assistant_message, read_reply,
 from agent.model.endpoint_retry import RetryPolicy, TryAgainError, try_repeatedly
 from agent.model.endpoint_server import ServerFacts, discover, missing_reasoning_parser, missing_tool_parser
 from agent.model.endpoint_stream import Reply
+from agent.model.endpoint_url import normalize_base_url
 from agent.protocols import OnPrefill, OnText
 from agent.types import JsonObject, Limits, ModelInfo, ModelSpec, Observation, Turn
 
@@ -38,6 +39,7 @@ class EndpointModel:
 
     The history is sent whole and only ever grows, so that the server's prefix cache holds. `notes` grows
     while the run goes on: read it at the end. Consent for endpoints beyond this machine is the caller's to ask.
+    Raises UsageError for an address that cannot be used.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class EndpointModel:
         if not spec.base_url:
             raise UsageError("no address of an endpoint is given", "Set `model.baseUrl`, or give --endpoint URL.")
         self._spec = spec
+        self._base_url = normalize_base_url(spec.base_url)
         self._client: EndpointClient | None = None
         self._retry = retry or RetryPolicy()
         self._on_note = on_note
@@ -93,12 +96,10 @@ class EndpointModel:
         return self._facts.models
 
     async def open(self, limits: Limits) -> ModelInfo:
-        """Look at the server. Raises ModelUnavailable, ModelQueryError (401), UsageError."""
+        """Look at the server. Raises ModelUnavailable, ModelQueryError (401)."""
         self._limits = limits
         await self.close()
-        self._client = EndpointClient(
-            self._spec.base_url or "", self._spec.api_key_env, read_timeout_s=self._read_timeout_s
-        )
+        self._client = EndpointClient(self._base_url, self._spec.api_key_env, read_timeout_s=self._read_timeout_s)
         if self._client.sends_key_in_clear:
             self._note(f"the key is sent without encryption to {self._client.base_url}")
         facts = await discover(self._client, self._spec.name)
@@ -106,7 +107,7 @@ class EndpointModel:
         if not self._name:
             if len(facts.models) != 1:
                 served = ", ".join(facts.models[:10]) or "none that it names"
-                raise UsageError(
+                raise ModelUnavailable(
                     "the endpoint needs the name of a model", f"Set `model.name` to one of its models: {served}."
                 )
             self._name = facts.models[0]

@@ -572,7 +572,7 @@ async def test_the_only_model_is_taken_and_others_are_named() -> None:
         async with talk(server.base_url, name=None) as conversation:
             assert conversation.info.name == "only"
     with OpenAiServer(models=["one", "two"]) as server:
-        with pytest.raises(UsageError) as caught:
+        with pytest.raises(ModelUnavailable) as caught:
             async with talk(server.base_url, name=None):
                 pass
         async with talk(server.base_url, name="three") as conversation:
@@ -583,6 +583,8 @@ async def test_the_only_model_is_taken_and_others_are_named() -> None:
 def test_no_address() -> None:
     with pytest.raises(UsageError):
         EndpointModel(ModelSpec(kind="endpoint"))
+    with pytest.raises(UsageError):
+        EndpointModel(ModelSpec(kind="endpoint", base_url="localhost:8080"))
 
 
 # --- doctor ---------------------------------------------------------------------------------------
