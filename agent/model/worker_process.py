@@ -116,8 +116,9 @@ class WorkerProcess:
     async def kill(self) -> None:
         """Kill and reap. Idempotent; never raises."""
         if self._process.returncode is None:
+            # Not by `Process.kill`: that may reap a child that has just died, and its exit code would be lost.
             with contextlib.suppress(ProcessLookupError):
-                self._process.kill()
+                os.kill(self._process.pid, signal.SIGKILL)
         await self._process.wait()
         await self._peer.close()
         await asyncio.wait([self._stderr], timeout=STOP_S)
