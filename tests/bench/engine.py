@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, Self
 
 from agent.model.chat_format import ChatFormat
 from agent.model.engine import Engine
@@ -30,7 +30,7 @@ class DecodeClock:
         self.n_calls = 0
         self._decode = Context.decode
 
-    def __enter__(self) -> DecodeClock:
+    def __enter__(self) -> Self:
         clock = self
 
         def timed(context: Context, tokens: Any, position: int) -> None:
