@@ -9,9 +9,11 @@ so binary files, pure renames and modes are taken by their files alone.
 from __future__ import annotations
 
 import dataclasses
+import posixpath
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
+from agent.changes.changeset import printable
 from agent.changes.gitformat import binary_patch, blob_id, is_text, quote_path
 from agent.changes.lines import Edit, line_edits, split_at_newline
 from agent.errors import UsageError
@@ -80,9 +82,12 @@ def select(
     has no hunk (binary, rename, mode) is left. Raises UsageError for a file or a hunk that is not there.
     """
     if files is not None:
+        files = {posixpath.normpath(name) for name in files}
         known = {name for c in changeset.changes for name in (c.path, c.old_path) if name is not None}
-        if missing := sorted(set(files) - known):
-            raise UsageError(f"This proposal does not change {missing[0]}.", "Name a file that the review lists.")
+        if missing := sorted(files - known):
+            raise UsageError(
+                f"This proposal does not change {printable(missing[0])}.", "Name a file that the review lists."
+            )
     all_sections = sections(changeset)
     n_hunks = sum(len(section.hunks) for section in all_sections)
     if hunks is not None and (outside := sorted(n for n in set(hunks) if not 1 <= n <= n_hunks)):

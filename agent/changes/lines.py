@@ -6,10 +6,15 @@ import re
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 MAX_EDIT_DISTANCE = 400
 """Where no line is unique, the shortest edit script is looked for up to this many lines; beyond it the whole
 stretch counts as replaced. The search costs the square of it: about 0.1 s in Python at 400."""
+
+MAX_DEPTH = 50
+"""How often a stretch between unique lines is searched for unique lines again: a text made to need more of it
+would cost the square of its length."""
 
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\n|\r)|[^\r\n]+")
 
@@ -59,9 +64,9 @@ def _matches(old: Sequence[bytes], new: Sequence[bytes]) -> list[_Match]:
     a = [numbers.setdefault(line, len(numbers)) for line in old]
     b = [numbers.setdefault(line, len(numbers)) for line in new]
     found: list[_Match] = []
-    stretches = [(0, len(a), 0, len(b))]
+    stretches = [(0, len(a), 0, len(b), 0)]
     while stretches:
-        a_lo, a_hi, b_lo, b_hi = stretches.pop()
+        a_lo, a_hi, b_lo, b_hi, depth = stretches.pop()
         n_same = _common_prefix(a, a_lo, a_hi, b, b_lo, b_hi)
         if n_same:
             found.append((a_lo, b_lo, n_same))
@@ -72,14 +77,16 @@ def _matches(old: Sequence[bytes], new: Sequence[bytes]) -> list[_Match]:
             found.append((a_hi, b_hi, n_same))
         if a_lo == a_hi or b_lo == b_hi:
             continue
-        anchors = _anchors(a, a_lo, a_hi, b, b_lo, b_hi)
+        anchors = _anchors(a, a_lo, a_hi, b, b_lo, b_hi) if depth < MAX_DEPTH else []
         if not anchors:
             found += _shortest(a[a_lo:a_hi], b[b_lo:b_hi], a_lo, b_lo)
             continue
         # Each stretch begins at its anchor, which its common prefix then takes.
-        starts = [(a_lo, b_lo), *anchors]
-        ends = [*anchors, (a_hi, b_hi)]
-        stretches += [(s[0], e[0], s[1], e[1]) for s, e in zip(starts, ends, strict=True)]
+        for at, (start, end) in enumerate(pairwise([(a_lo, b_lo), *anchors, (a_hi, b_hi)])):
+            if at and end[0] - start[0] == 1 == end[1] - start[1]:
+                found.append((*start, 1))
+            else:
+                stretches.append((start[0], end[0], start[1], end[1], depth + 1))
     return sorted(found)
 
 

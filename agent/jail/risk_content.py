@@ -45,14 +45,15 @@ _SKIP = re.compile(
 )
 
 
-MAX_SCANNED_CHARS = 2 << 20
-"""More added text than this is searched at its start only, and the flag says so."""
+MAX_SCANNED_CHARS = 1 << 19
+"""More added text than this is searched at its start only, and the flag says so. Of a long line too, only the
+start: the flag of its length says enough."""
 
 
 def content_flags(added: Iterable[str], known: str) -> list[Flag]:
     """Flags of the lines that a change adds (line ends optional); `known` is the text that was there before."""
     lines = list(added)
-    whole = "\n".join(line.rstrip("\r\n") for line in lines)
+    whole = "\n".join(line[:LONG_LINE_CHARS].rstrip("\r\n") for line in lines)
     text, known = whole[:MAX_SCANNED_CHARS], known[:MAX_SCANNED_CHARS]
     flags: list[Flag] = []
 

@@ -196,3 +196,9 @@ def test_a_skipped_test_is_seen(line: str) -> None:
     change = only(flagged(modified("tests/test_a.py", before, line.encode() + b"\n" + before)))
     assert "test-skipped" in codes(change)
     assert "test-deleted" in codes(only(flagged(modified("tests/test_a.py", before, b"x = 1\n"))))
+
+
+def test_hostile_text_costs_little_and_its_end_is_said_to_be_unsearched() -> None:
+    text = b"curl -" + b"n" * 1_000_000 + b"\n" + (b"https://a.b.c/ curl " * 50 + b"\n") * 1_000 + b"\x1b\n"
+    change = only(flagged(created("notes.txt", text)))
+    assert {"unsearched", "long-line", "new-host"} <= codes(change)
