@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.worktree.ignore import ignore_rules
+from agent.worktree.installed import installed_modules
 
 RULES = {
     ".gitignore": "*.log\n!keep.log\nbuild/\n/only_here\nfoo/*\n!foo/keep\ndoc/**/x\n# comment\n\\#hash\ntrail \\ \n"
@@ -74,3 +75,13 @@ def test_a_linked_working_tree_uses_the_exclude_file_of_its_repository(repositor
     is_ignored = ignore_rules(str(repository / "wt"))
     assert is_ignored("secret")
     assert not is_ignored("plain.py")
+
+
+def test_modules_of_the_environment(tmp_path: Path) -> None:
+    assert installed_modules(str(tmp_path)) == frozenset()
+    packages = tmp_path / ".venv" / "lib" / "python3.11" / "site-packages"
+    for name in ("alpha", "alpha-1.0.dist-info", "__pycache__", "_private"):
+        (packages / name).mkdir(parents=True)
+    for name in ("beta.py", "gamma.cpython-311-x86_64-linux-gnu.so", "x.pth", "README.txt"):
+        (packages / name).touch()
+    assert installed_modules(str(tmp_path)) == {"alpha", "beta", "gamma", "_private"}
