@@ -17,7 +17,7 @@ from agent.defaults import load_defaults
 from agent.errors import ProposalError, UsageError
 from agent.trajectory import forget_trajectories, read_trajectory, trajectories_dir
 from agent.types import JsonObject
-from agent.visible import visible, visible_line
+from agent.visible import visible, visible_diff, visible_line
 
 
 def _add_json(parser: argparse.ArgumentParser) -> None:
@@ -137,7 +137,7 @@ def run_review(arguments: argparse.Namespace) -> int:
 
     text = render(proposal)
     if not sys.stdout.isatty():
-        write_stdout(text.encode("utf-8", "backslashreplace"))
+        write_stdout(visible_diff(text).encode("utf-8", "backslashreplace"))
         return EXIT_OK
     from rich.console import Console
 
