@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import platform
 import re
+import sys
 from typing import Any
 
 from agent.tools.runner import bash as shell
@@ -46,7 +46,7 @@ class Service:
 
     def _do(self, method: object, params: dict[str, Any]) -> dict[str, Any]:
         if method == "hello":
-            return {"protocol": PROTOCOL, "bash": self._has_bash, "python": platform.python_version()}
+            return {"protocol": PROTOCOL, "bash": self._has_bash, "python": sys.version.partition(" ")[0]}
         if method == "call":
             return {"observation": self.observe(params["name"], params["arguments"])}
         if method == "seed":
