@@ -1,0 +1,176 @@
+"""The estimator of memory, the context that fits, sampling, and where models are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agent.errors import ContextTooLarge, ModelFileError, ModelUnavailable
+from agent.model import locate as place
+from agent.model.gguf_header import GgufHeader, read_header
+from agent.model.ledger import Ledger
+from agent.model.memory import GIB, MIB, estimate, plan_context
+from agent.model.model_facts import read_facts
+from agent.model.sampling import Sampling, read_sampling
+from tests.model.tiny import write_model
+
+# The shape of FrogNano-4B at Q4_K_M.
+REAL = GgufHeader(
+    path="FrogNano.gguf",
+    size_bytes=2_800_000_000,
+    tensor_bytes=2_790_000_000,
+    n_tensors=441,
+    lengths={},
+    metadata={
+        "general.architecture": "qwen35",
+        "qwen35.block_count": 33,
+        "qwen35.nextn_predict_layers": 1,
+        "qwen35.context_length": 262_144,
+        "qwen35.embedding_length": 2560,
+        "qwen35.full_attention_interval": 4,
+        "qwen35.attention.head_count": 16,
+        "qwen35.attention.head_count_kv": 4,
+        "qwen35.attention.key_length": 256,
+        "qwen35.attention.value_length": 256,
+        "qwen35.ssm.conv_kernel": 4,
+        "qwen35.ssm.state_size": 128,
+        "qwen35.ssm.group_count": 16,
+        "qwen35.ssm.time_step_rank": 32,
+        "qwen35.ssm.inner_size": 4096,
+    },
+)
+
+
+def test_the_estimate_is_what_was_measured() -> None:
+    need = estimate(REAL)
+    assert need.kv_bytes_per_token == 32 * 1024
+    assert estimate(REAL, kv_bits=8.5).kv_bytes_per_token == 17 * 1024
+    assert need.state_bytes == pytest.approx(50.25 * MIB, rel=0.001)
+    without_checkpoints = need.total_bytes(8192) - need.checkpoints_bytes
+    assert without_checkpoints == pytest.approx(4.6 * GIB, rel=0.1)
+    assert need.total_bytes(131_072) - need.checkpoints_bytes == pytest.approx(8.4 * GIB, rel=0.06)
+
+
+def test_the_context_that_fits() -> None:
+    assert plan_context(REAL, 131_072, 32 * GIB).n_ctx == 131_072
+    assert plan_context(REAL, 131_072, 32 * GIB).note is None
+    plan = plan_context(REAL, 131_072, 8 * GIB)
+    assert 16_384 < plan.n_ctx < 131_072 and plan.n_ctx % 256 == 0
+    assert "lowered from 131,072" in (plan.note or "") and "fit in memory" in (plan.note or "")
+    assert plan_context(REAL, 300_000, 64 * GIB).n_ctx == 262_144
+    with pytest.raises(ContextTooLarge) as caught:
+        plan_context(REAL, 131_072, 8 * GIB, explicit=True)
+    assert caught.value.largest == plan.n_ctx
+    with pytest.raises(ModelUnavailable, match="GiB are free"):
+        plan_context(REAL, 131_072, 3 * GIB)
+    assert plan_context(REAL, 1024, 32 * GIB, explicit=True).n_ctx == 1024
+
+
+def test_a_pure_attention_model_keeps_all_layers() -> None:
+    metadata = {
+        "general.architecture": "llama",
+        "llama.block_count": 2,
+        "llama.embedding_length": 64,
+        "llama.attention.head_count": 4,
+    }
+    header = GgufHeader(path="x", size_bytes=1, tensor_bytes=1, n_tensors=1, metadata=metadata, lengths={})
+    assert estimate(header).kv_bytes_per_token == 2 * 4 * (16 + 16) * 2
+    assert estimate(header).state_bytes == 0
+
+
+def test_header_of_a_real_file(tmp_path: Path) -> None:
+    path = write_model(
+        tmp_path / "m.gguf",
+        texts={"frog.kind": "demonstration", "frog.system_prompt": "Sö", "frog.tools": '[{"a": 1}]'},
+    )
+    header = read_header(path)
+    assert header.architecture == "qwen35"
+    assert header.number("block_count") == 4
+    assert header.metadata["qwen35.rope.dimension_sections"] == [2, 1, 1, 0]
+    facts = read_facts(header)
+    assert (facts.is_demonstration, facts.system_prompt, facts.tools) == (True, "Sö", ({"a": 1},))
+    assert facts.sampling == Sampling()
+    broken = write_model(tmp_path / "b.gguf", texts={"frog.tools": "{"})
+    with pytest.raises(ModelFileError, match="not JSON"):
+        read_facts(read_header(broken))
+
+
+def test_every_cut_of_a_file_is_refused(tmp_path: Path) -> None:
+    whole = write_model(tmp_path / "m.gguf").read_bytes()
+    path = tmp_path / "cut.gguf"
+    for size in [*range(0, 4000, 37), 8000, len(whole) - 200_000, len(whole) - 33]:
+        path.write_bytes(whole[:size])
+        with pytest.raises(ModelFileError):
+            read_header(path)
+
+
+def test_a_projector_is_no_language_model(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(
+        write_model(tmp_path / "t.gguf").read_bytes().replace(b"\x06\0\0\0\0\0\0\0qwen35", b"\x04\0\0\0\0\0\0\0clip", 1)
+    )
+    with pytest.raises(ModelFileError, match="projector"):
+        read_facts(read_header(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (None, Sampling()),
+        ('{"temperature": 0.0}', Sampling(temperature=0.0)),
+        ('{"top_k": 5, "top_p": 1, "min_p": 0.1}', Sampling(top_k=5, top_p=1.0, min_p=0.1)),
+        ("rubbish", Sampling()),
+        ("[]", Sampling()),
+        ('{"temperature": "hot", "top_k": true, "top_p": -1}', Sampling()),
+    ],
+)
+def test_sampling_of_a_file(text: str | None, expected: Sampling) -> None:
+    assert read_sampling(text) == expected
+
+
+def test_checkpoints_stay_within_their_budget() -> None:
+    ledger = Ledger(checkpoint_bytes=250)
+    ledger.append([1] * 10)
+    ledger.save(b"x" * 100, lasting=True)
+    for _ in range(5):
+        ledger.append([2] * 10)
+        ledger.save(b"x" * 100, lasting=False)
+    assert [ledger.checkpoint(n).n_tokens for n in (10, 59, 60)] == [10, 10, 60]  # type: ignore[union-attr]
+    assert ledger.checkpoint(9) is None
+    ledger.roll_back(15)
+    assert len(ledger) == 15 and ledger.checkpoint(99).n_tokens == 10  # type: ignore[union-attr]
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("XDG_CONFIG_HOME", "XDG_DATA_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    return tmp_path
+
+
+def test_models_are_found_by_path_and_by_name(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mine = write_model(home / "Mine.gguf")
+    found = place.locate(str(mine))
+    assert (found.path, found.name, found.kind) == (str(mine), "Mine", "file")
+    monkeypatch.chdir(home)
+    assert place.locate("Mine.gguf").path == str(mine)
+    for name in ("nothing-of-this-name", "./no.gguf", "/no/such.gguf"):
+        with pytest.raises(ModelFileError, match="there is no model") as caught:
+            place.locate(name)
+        assert caught.value.hint
+
+
+def test_the_bundled_model_and_the_users_choice(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bundled = write_model(home / "tadpole.gguf")
+    monkeypatch.setattr(place, "BUNDLED", bundled)
+    for name in (None, "tadpole", "Demo"):
+        assert place.locate(name) == place.ModelFile(path=str(bundled), name="tadpole", kind="demonstration")
+    mine = write_model(home / "mine.gguf")
+    config = home / "XDG_CONFIG_HOME" / "frog-lsp" / "config.json"
+    config.parent.mkdir(parents=True)
+    config.write_text(f'{{"model": {{"path": "{mine}"}}}}')
+    assert place.locate(None).path == str(mine)
+    monkeypatch.setattr(place, "BUNDLED", home / "gone.gguf")
+    with pytest.raises(ModelFileError, match="missing"):
+        place.locate("tadpole")
