@@ -33,9 +33,32 @@ links = st.sampled_from(["a", "../x", "tärget", "no newline", "bad\udcff"]).map
 )
 states = st.one_of(files, files, files, links)
 names = st.sampled_from(
-    ["a", "b.py", "d/e.txt", "d/f/g", "with space", "d/tab\there", 'quo"te', "back\\slash", "ünï.py", "new\nline", "-x"]
+    [
+        "a",
+        "b.py",
+        "d",
+        "d/f",
+        "d/e.txt",
+        "d/f/g",
+        "with space",
+        "d/tab\there",
+        'quo"te',
+        "back\\slash",
+        "ünï.py",
+        "new\nline",
+        "-x",
+    ]
 )
-trees = st.dictionaries(names, states, max_size=6)
+
+
+def without_clashes(tree: Tree) -> Tree:
+    """A file cannot be the folder of another."""
+    return {
+        name: state for name, state in tree.items() if not any(name != n and n.startswith(name + "/") for n in tree)
+    }
+
+
+trees = st.dictionaries(names, states, max_size=6).map(without_clashes)
 
 
 @st.composite
@@ -57,7 +80,7 @@ def edited(draw: st.DrawFn) -> tuple[Tree, Tree]:
             after.setdefault("moved/" + name, state)
         elif fate in ("keep", "edit", "mode"):
             after[name] = state
-    return before, after
+    return before, without_clashes(after)
 
 
 def delta(before: Tree, after: Tree) -> ChangeSet:
