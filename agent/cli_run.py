@@ -146,11 +146,13 @@ def count_hunks(changes: ChangeSet) -> int:
 
 
 def _block(console: Console, label: str, text: str, style: str) -> None:
+    """Print a label and, beside it, text wrapped to the width."""
+    margin = 10
     for index, line in enumerate(text.split("\n")):
-        head = Text(f"  {label if index == 0 else '':<8}", "bold")
-        wrapped = Text(line, style).wrap(console, max(20, console.width - head.cell_len)) or [Text()]
-        for number, part in enumerate(wrapped):
-            console.print((head if number == 0 else Text(" " * head.cell_len)).append_text(part))
+        for number, part in enumerate(Text(line, style).wrap(console, max(20, console.width - margin)) or [Text()]):
+            part.rstrip()
+            head = Text(f"  {label:<8}" if index == number == 0 else " " * margin, "bold")
+            console.print(head.append_text(part))
 
 
 def _count(n: int, noun: str) -> str:
