@@ -71,7 +71,9 @@ def _about(proposal: Proposal) -> Iterator[str]:
     if proposal.state is not ProposalState.PROPOSED:
         yield f"State: {proposal.state}"
     if proposal.error is not None:
-        yield f"Error: {proposal.error.message} {proposal.error.hint}".rstrip()
+        yield f"Error: {proposal.error.message}"
+        if proposal.error.hint:
+            yield f"  {proposal.error.hint}"
     yield from _about_tests(proposal)
     if proposal.final_message.strip():
         yield "What the model says of it (no evidence):"
