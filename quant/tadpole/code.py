@@ -7,7 +7,7 @@ from random import Random
 
 from quant.tadpole.words import Names, misspell
 
-I = "    "
+TAB = "    "
 ARITHMETIC = {"plus": "+", "minus": "-", "times": "*"}
 COMPARISONS = {"more than": ">", "less than": "<", "at least": ">=", "at most": "<="}
 _APPLY: dict[str, Callable[[int, int], int]] = {
@@ -66,7 +66,21 @@ class Maker:
     def function_name(self) -> str:
         """A verb and a noun, or a noun alone."""
         noun = self.names.new(0.15)
-        verbs = ("get", "find", "count", "total", "compute", "check", "make", "apply", "add", "update", "show", "is", "to")
+        verbs = (
+            "get",
+            "find",
+            "count",
+            "total",
+            "compute",
+            "check",
+            "make",
+            "apply",
+            "add",
+            "update",
+            "show",
+            "is",
+            "to",
+        )
         return f"{self.random.choice(verbs)}_{noun}" if self.random.random() < 0.7 else noun
 
     def header(self, name: str, parameters: list[tuple[str, str]], result: str) -> str:
@@ -91,7 +105,9 @@ class Maker:
         text = piece.lines[line].replace(f".{method}(", f".{wrong}(")
         piece.bugs.append(Bug("attr", line, text, wrong, method, wrong, method, owner))
 
-    def operator(self, piece: Piece, line: int, left: str, op: str, right: str, pool: dict[str, str], a: int, b: int) -> None:
+    def operator(
+        self, piece: Piece, line: int, left: str, op: str, right: str, pool: dict[str, str], a: int, b: int
+    ) -> None:
         """Add a wrong operator between two operands; `a` and `b` are the operands of the first test."""
         text = piece.lines[line]
         for wrong in pool.values():
@@ -110,20 +126,20 @@ def combine(m: Maker) -> Piece:
     word = r.choice(list(ARITHMETIC))
     op = ARITHMETIC[word]
     x, y = r.randint(9, 60), r.randint(3, 8)
-    lines = [m.header(name, [(a, "int"), (b, "int")], "int"), f'{I}"""Return {a} {word} {b}."""']
+    lines = [m.header(name, [(a, "int"), (b, "int")], "int"), f'{TAB}"""Return {a} {word} {b}."""']
     if r.random() < 0.5:
-        lines.append(f"{I}return {a} {op} {b}")
+        lines.append(f"{TAB}return {a} {op} {b}")
         total = ""
     else:
         total = m.names.new()
-        lines += [f"{I}{total} = {a} {op} {b}", f"{I}return {total}"]
+        lines += [f"{TAB}{total} = {a} {op} {b}", f"{TAB}return {total}"]
     piece = Piece(name, name, lines, [(f"{name}({x}, {y})", repr(_APPLY[op](x, y)))])
     m.slips(piece, 2, a, b)
     m.operator(piece, 2, a, op, b, ARITHMETIC, x, y)
     if total:
         m.slips(piece, 3, total)
         for wrong in (a, b):
-            piece.bugs.append(Bug("ret", 3, f"{I}return {wrong}", f"return {wrong}", f"return {total}", wrong, total))
+            piece.bugs.append(Bug("ret", 3, f"{TAB}return {wrong}", f"return {wrong}", f"return {total}", wrong, total))
     return piece
 
 
@@ -133,7 +149,11 @@ def compare(m: Maker) -> Piece:
     word = r.choice(list(COMPARISONS))
     op = COMPARISONS[word]
     tests = [(f"{name}({v})", repr(_APPLY[op](v, k))) for v in (k, k + 1, k - 1)]
-    lines = [m.header(name, [(a, "int")], "bool"), f'{I}"""Tell whether {a} is {word} {k}."""', f"{I}return {a} {op} {k}"]
+    lines = [
+        m.header(name, [(a, "int")], "bool"),
+        f'{TAB}"""Tell whether {a} is {word} {k}."""',
+        f"{TAB}return {a} {op} {k}",
+    ]
     piece = Piece(name, name, lines, tests)
     m.slips(piece, 2, a)
     m.operator(piece, 2, a, op, str(k), COMPARISONS, k, k)
@@ -150,17 +170,17 @@ def accumulate(m: Maker) -> Piece:
     doc = r.choice((f"Add up all {many}.", f"Return the sum of {many}.", f"Sum the {many} one by one."))
     lines = [
         m.header(name, [(many, "list[int]")], "int"),
-        f'{I}"""{doc}"""',
-        f"{I}{total} = 0",
-        f"{I}for {one} in {many}:",
-        f"{I}{I}{total} += {one}",
-        f"{I}return {total}",
+        f'{TAB}"""{doc}"""',
+        f"{TAB}{total} = 0",
+        f"{TAB}for {one} in {many}:",
+        f"{TAB}{TAB}{total} += {one}",
+        f"{TAB}return {total}",
     ]
     piece = Piece(name, name, lines, [(f"{name}({values})", repr(sum(values)))])
     m.slips(piece, 3, many)
     m.slips(piece, 4, one)
     m.slips(piece, 5, total)
-    piece.bugs.append(Bug("ret", 5, f"{I}return {one}", f"return {one}", f"return {total}", one, total))
+    piece.bugs.append(Bug("ret", 5, f"{TAB}return {one}", f"return {one}", f"return {total}", one, total))
     return piece
 
 
@@ -174,12 +194,12 @@ def keep(m: Maker) -> Piece:
     values = [k, k + 2, k - 1, k + 5]
     lines = [
         m.header(name, [(many, "list[int]")], "list[int]"),
-        f'{I}"""Keep the {many} that are {word} {k}."""',
-        f"{I}{kept} = []",
-        f"{I}for {one} in {many}:",
-        f"{I}{I}if {one} {op} {k}:",
-        f"{I}{I}{I}{kept}.append({one})",
-        f"{I}return {kept}",
+        f'{TAB}"""Keep the {many} that are {word} {k}."""',
+        f"{TAB}{kept} = []",
+        f"{TAB}for {one} in {many}:",
+        f"{TAB}{TAB}if {one} {op} {k}:",
+        f"{TAB}{TAB}{TAB}{kept}.append({one})",
+        f"{TAB}return {kept}",
     ]
     piece = Piece(name, name, lines, [(f"{name}({values})", repr([v for v in values if _APPLY[op](v, k)]))])
     m.slips(piece, 3, many)
@@ -187,7 +207,7 @@ def keep(m: Maker) -> Piece:
     m.slips(piece, 5, one)
     m.slips(piece, 6, kept)
     m.method_slip(piece, 5, "append", "list")
-    piece.bugs.append(Bug("ret", 6, f"{I}return {many}", f"return {many}", f"return {kept}", many, kept))
+    piece.bugs.append(Bug("ret", 6, f"{TAB}return {many}", f"return {many}", f"return {kept}", many, kept))
     return piece
 
 
@@ -201,16 +221,16 @@ def extremes(m: Maker) -> Piece:
     want, other, f = (x, y, fx) if r.random() < 0.5 else (y, x, fy)
     lines = [
         m.header(name, [(many, "list[int]")], "int"),
-        f'{I}"""Work out {x} and {y}, and return {want}."""',
-        f"{I}{x} = {fx}({many})",
-        f"{I}{y} = {fy}({many})",
-        f"{I}return {want}",
+        f'{TAB}"""Work out {x} and {y}, and return {want}."""',
+        f"{TAB}{x} = {fx}({many})",
+        f"{TAB}{y} = {fy}({many})",
+        f"{TAB}return {want}",
     ]
     piece = Piece(name, name, lines, [(f"{name}({values})", repr(functions[f](values)))])
     m.slips(piece, 2, many)
     m.slips(piece, 3, many)
     m.slips(piece, 4, want)
-    piece.bugs.append(Bug("ret", 4, f"{I}return {other}", f"return {other}", f"return {want}", other, want))
+    piece.bugs.append(Bug("ret", 4, f"{TAB}return {other}", f"return {other}", f"return {want}", other, want))
     return piece
 
 
@@ -223,9 +243,9 @@ def text(m: Maker) -> Piece:
     sample = f" {m.names.word()} {m.names.word()} "
     lines = [
         m.header(name, [(a, "str")], "str"),
-        f'{I}"""{r.choice(("Tidy", "Show", "Print", "Format"))} {a} for people."""',
-        f"{I}{clean} = {a}.{first}()",
-        f"{I}return {clean}.{second}()",
+        f'{TAB}"""{r.choice(("Tidy", "Show", "Print", "Format"))} {a} for people."""',
+        f"{TAB}{clean} = {a}.{first}()",
+        f"{TAB}return {clean}.{second}()",
     ]
     result: str = getattr(getattr(sample, first)(), second)()
     piece = Piece(name, name, lines, [(f"{name}({sample!r})", repr(result))])
@@ -244,15 +264,15 @@ def lookup(m: Maker) -> Piece:
     value = r.randint(10, 60)
     lines = [
         m.header(name, [(table, "dict"), (key, "str")], "int"),
-        f'{I}"""Look up {key} in {table}; {k} when it is missing."""',
-        f"{I}{found} = {table}.get({key}, {k})",
-        f"{I}return {found}",
+        f'{TAB}"""Look up {key} in {table}; {k} when it is missing."""',
+        f"{TAB}{found} = {table}.get({key}, {k})",
+        f"{TAB}return {found}",
     ]
     piece = Piece(name, name, lines, [(f"{name}({{{word!r}: {value}}}, {word!r})", repr(value))])
     m.slips(piece, 2, table, key)
     m.slips(piece, 3, found)
-    piece.bugs.append(Bug("ret", 3, f"{I}return {key}", f"return {key}", f"return {found}", key, found))
-    piece.bugs.append(Bug("ret", 3, f"{I}return {table}", f"return {table}", f"return {found}", table, found))
+    piece.bugs.append(Bug("ret", 3, f"{TAB}return {key}", f"return {key}", f"return {found}", key, found))
+    piece.bugs.append(Bug("ret", 3, f"{TAB}return {table}", f"return {table}", f"return {found}", table, found))
     return piece
 
 
@@ -264,12 +284,16 @@ def record(m: Maker) -> Piece:
     op = ARITHMETIC[word]
     x, y, z = r.randint(9, 60), r.randint(3, 8), r.randint(2, 9)
     init = m.header("__init__", [("self", ""), (a, "int"), (b, "int")], "None")
-    lines = [f"class {cls}:", f'{I}"""{r.choice(("A", "One"))} {cls.lower()} with {a} and {b}."""', ""] if r.random() < 0.7 else [f"class {cls}:"]
-    lines += [f"{I}{init}", f"{I}{I}self.{a} = {a}", f"{I}{I}self.{b} = {b}", ""]
-    lines.append(f"{I}{m.header(method, [('self', '')], 'int')}")
-    lines.append(f'{I}{I}"""Return {a} {word} {b}."""')
+    lines = (
+        [f"class {cls}:", f'{TAB}"""{r.choice(("A", "One"))} {cls.lower()} with {a} and {b}."""', ""]
+        if r.random() < 0.7
+        else [f"class {cls}:"]
+    )
+    lines += [f"{TAB}{init}", f"{TAB}{TAB}self.{a} = {a}", f"{TAB}{TAB}self.{b} = {b}", ""]
+    lines.append(f"{TAB}{m.header(method, [('self', '')], 'int')}")
+    lines.append(f'{TAB}{TAB}"""Return {a} {word} {b}."""')
     at = len(lines)
-    lines.append(f"{I}{I}return self.{a} {op} self.{b}")
+    lines.append(f"{TAB}{TAB}return self.{a} {op} self.{b}")
     made = f"{cls}({x}, {y})"
     piece = Piece(method, cls, lines, [(f"{made}.{method}()", repr(_APPLY[op](x, y)))])
     m.operator(piece, at, f"self.{a}", op, f"self.{b}", ARITHMETIC, x, y)
@@ -281,14 +305,16 @@ def record(m: Maker) -> Piece:
     piece.bugs.append(Bug("self", at, bare, f"return {a}", f"return self.{a}", a, f"self.{a}"))
     if r.random() < 0.5:
         other, c = m.function_name(), m.names.new()
-        lines += ["", f"{I}{m.header(other, [('self', ''), (c, 'int')], 'int')}", f'{I}{I}"""Add {c} to {b}."""']
+        lines += ["", f"{TAB}{m.header(other, [('self', ''), (c, 'int')], 'int')}", f'{TAB}{TAB}"""Add {c} to {b}."""']
         at = len(lines)
-        lines += [f"{I}{I}self.{b} += {c}", f"{I}{I}return self.{b}"]
+        lines += [f"{TAB}{TAB}self.{b} += {c}", f"{TAB}{TAB}return self.{b}"]
         piece.tests.append((f"{made}.{other}({z})", repr(y + z)))
         m.slips(piece, at, c)
-        piece.bugs.append(Bug("self", at + 1, f"{I}{I}return {b}", f"return {b}", f"return self.{b}", b, f"self.{b}"))
+        piece.bugs.append(
+            Bug("self", at + 1, f"{TAB}{TAB}return {b}", f"return {b}", f"return self.{b}", b, f"self.{b}")
+        )
         for family, wrong in (("attr", misspell(r, b)), ("attr_stale", m.names.new())):
-            piece.bugs.append(Bug(family, at + 1, f"{I}{I}return self.{wrong}", wrong, b, wrong, b, cls))
+            piece.bugs.append(Bug(family, at + 1, f"{TAB}{TAB}return self.{wrong}", wrong, b, wrong, b, cls))
     return piece
 
 
@@ -296,23 +322,28 @@ _CALLS: tuple[tuple[str, str, str, Callable[[int, int], object]], ...] = (
     ("math", "math.floor({a} / {k})", "Round {a} down to steps of {k}.", lambda a, k: a // k),
     ("math", "math.ceil({a} / {k})", "Round {a} up to steps of {k}.", lambda a, k: -(-a // k)),
     ("json", "json.dumps([{a}, {k}])", "Write {a} and {k} as JSON.", lambda a, k: f"[{a}, {k}]"),
-    ("os", 'os.path.join("{w}", str({a}))', "The place where {a} is kept.", lambda a, k: f"w/{a}"),
-    ("re", 're.sub("[0-4]", "{k}", str({a}))', "Hide the small digits of {a}.", lambda a, k: re.sub("[0-4]", str(k), str(a))),
-    ("string", "string.ascii_lowercase[{a} % 26]", "A letter for {a}.", lambda a, k: chr(97 + a % 26)),
-    ("statistics", "statistics.median([{a}, {k}, {k}])", "The median of {a} and {k}.", lambda a, k: k),
+    ("os", 'os.path.join("{w}", str({a}))', "The place where {a} is kept.", lambda a, _k: f"w/{a}"),
+    (
+        "re",
+        're.sub("[0-4]", "{k}", str({a}))',
+        "Hide the small digits of {a}.",
+        lambda a, k: re.sub("[0-4]", str(k), str(a)),
+    ),
+    ("string", "string.ascii_lowercase[{a} % 26]", "A letter for {a}.", lambda a, _k: chr(97 + a % 26)),
+    ("statistics", "statistics.median([{a}, {k}, {k}])", "The median of {a} and {k}.", lambda _a, k: k),
     ("operator", "operator.add({a}, {k})", "Add {k} to {a}.", lambda a, k: a + k),
-    ("textwrap", 'textwrap.shorten(str({a}), {k} + 20)', "A short form of {a}.", lambda a, k: str(a)),
+    ("textwrap", "textwrap.shorten(str({a}), {k} + 20)", "A short form of {a}.", lambda a, _k: str(a)),
     ("datetime", "datetime.timedelta(days={a}).days + {k}", "The days in {a}, and {k} more.", lambda a, k: a + k),
-    ("calendar", "calendar.isleap({a} * {k} * 0 + 2024)", "A leap year for {a}.", lambda a, k: True),
-    ("itertools", "list(itertools.repeat({a}, 2))", "Repeat {a} twice.", lambda a, k: [a, a]),
+    ("calendar", "calendar.isleap({a} * {k} * 0 + 2024)", "A leap year for {a}.", lambda _a, _k: True),
+    ("itertools", "list(itertools.repeat({a}, 2))", "Repeat {a} twice.", lambda a, _k: [a, a]),
     ("functools", "functools.reduce(max, [{a}, {k}])", "The larger of {a} and {k}.", lambda a, k: max(a, k)),
-    ("collections", "len(collections.Counter(str({a})))", "Count the digits of {a}.", lambda a, k: len(set(str(a)))),
+    ("collections", "len(collections.Counter(str({a})))", "Count the digits of {a}.", lambda a, _k: len(set(str(a)))),
     ("copy", "copy.copy([{a}, {k}])", "A copy of {a} and {k}.", lambda a, k: [a, k]),
     ("decimal", "int(decimal.Decimal({a}) + {k})", "Add {k} to {a} exactly.", lambda a, k: a + k),
     ("fractions", "fractions.Fraction({a}, 1) + {k}", "Add {k} to {a} as a fraction.", lambda a, k: a + k),
     ("heapq", "heapq.nsmallest(1, [{a}, {k}])", "The smaller of {a} and {k}.", lambda a, k: [min(a, k)]),
-    ("random", "len(random.sample(range({a} + {k}), 2))", "Draw two numbers below {a}.", lambda a, k: 2),
-    ("time", "time.gmtime({a} * {k}).tm_year", "The year of {a}.", lambda a, k: 1970),
+    ("random", "len(random.sample(range({a} + {k}), 2))", "Draw two numbers below {a}.", lambda _a, _k: 2),
+    ("time", "time.gmtime({a} * {k}).tm_year", "The year of {a}.", lambda _a, _k: 1970),
 )
 MODULES = tuple(sorted({module for module, *_ in _CALLS}))
 
@@ -323,21 +354,33 @@ def library(m: Maker, avoid: frozenset[str] = frozenset()) -> Piece:
     module, call, doc, apply = r.choice([c for c in _CALLS if c[0] not in avoid])
     k, x = r.randint(2, 9), r.randint(10, 90)
     expression = call.format(a=a, k=k, w="w")
-    lines = [m.header(name, [(a, "int")], "object"), f'{I}"""{doc.format(a=a, k=k)}"""']
+    lines = [m.header(name, [(a, "int")], "object"), f'{TAB}"""{doc.format(a=a, k=k)}"""']
     if r.random() < 0.6:
-        lines.append(f"{I}return {expression}")
+        lines.append(f"{TAB}return {expression}")
     else:
         made = m.names.new()
-        lines += [f"{I}{made} = {expression}", f"{I}return {made}"]
+        lines += [f"{TAB}{made} = {expression}", f"{TAB}return {made}"]
     piece = Piece(name, name, lines, [(f"{name}({x})", repr(apply(x, k)))], imports=[f"import {module}"])
     m.slips(piece, 2, a)
     if len(lines) == 4:
         m.slips(piece, 3, made)
-        piece.bugs.append(Bug("ret", 3, f"{I}return {a}", f"return {a}", f"return {made}", a, made))
+        piece.bugs.append(Bug("ret", 3, f"{TAB}return {a}", f"return {a}", f"return {made}", a, made))
     piece.bugs.append(Bug("import", 2, lines[2], "", "", module, module))
     return piece
 
 
 MAKERS: tuple[Callable[[Maker], Piece], ...] = (
-    combine, combine, compare, accumulate, keep, extremes, text, lookup, record, record, record, library, library,
+    combine,
+    combine,
+    compare,
+    accumulate,
+    keep,
+    extremes,
+    text,
+    lookup,
+    record,
+    record,
+    record,
+    library,
+    library,
 )

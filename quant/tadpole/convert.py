@@ -15,9 +15,23 @@ from quant.tadpole import prompt, tokenizer
 from quant.tadpole.network import Shape, sections
 
 CONTEXT = 8192
-_FORMATS = {"f32": gguf.GGMLQuantizationType.F32, "f16": gguf.GGMLQuantizationType.F16, "q8_0": gguf.GGMLQuantizationType.Q8_0}
-_FILE_TYPES = {"f32": gguf.LlamaFileType.ALL_F32, "f16": gguf.LlamaFileType.MOSTLY_F16, "q8_0": gguf.LlamaFileType.MOSTLY_Q8_0}
-_COMMON = {"norm": "attn_norm", "post_norm": "post_attention_norm", "gate": "ffn_gate", "up": "ffn_up", "down": "ffn_down"}
+_FORMATS = {
+    "f32": gguf.GGMLQuantizationType.F32,
+    "f16": gguf.GGMLQuantizationType.F16,
+    "q8_0": gguf.GGMLQuantizationType.Q8_0,
+}
+_FILE_TYPES = {
+    "f32": gguf.LlamaFileType.ALL_F32,
+    "f16": gguf.LlamaFileType.MOSTLY_F16,
+    "q8_0": gguf.LlamaFileType.MOSTLY_Q8_0,
+}
+_COMMON = {
+    "norm": "attn_norm",
+    "post_norm": "post_attention_norm",
+    "gate": "ffn_gate",
+    "up": "ffn_up",
+    "down": "ffn_down",
+}
 _FULL = {
     "mixer.q": "attn_q", "mixer.k": "attn_k", "mixer.v": "attn_v", "mixer.out": "attn_output",
     "mixer.q_norm": "attn_q_norm", "mixer.k_norm": "attn_k_norm",
@@ -94,7 +108,9 @@ def _write_tokenizer(w: gguf.GGUFWriter, made: Tokenizer, size: int) -> None:
 def _write_facts(w: gguf.GGUFWriter) -> None:
     w.add_name("tadpole")
     w.add_license("apache-2.0")
-    w.add_description("A tiny model trained from scratch that repairs a few kinds of one-line Python bugs, for demonstrations.")
+    w.add_description(
+        "A tiny model trained from scratch that repairs a few kinds of one-line Python bugs, for demonstrations."
+    )
     w.add_string("frog.kind", "demonstration")
     w.add_string("frog.system_prompt", prompt.SYSTEM_PROMPT)
     w.add_string("frog.tools", json.dumps(prompt.TOOLS, ensure_ascii=False))
@@ -131,7 +147,7 @@ def main() -> None:
     parser.add_argument("--last", action="store_true", help="the last weights instead of the averaged ones")
     args = parser.parse_args()
     convert(args.run / "checkpoint.pt", args.run / "tokenizer.json", args.out, args.form, averaged=not args.last)
-    print(f"{args.out}: {args.out.stat().st_size:,} bytes")  # noqa: T201
+    print(f"{args.out}: {args.out.stat().st_size:,} bytes")
 
 
 if __name__ == "__main__":

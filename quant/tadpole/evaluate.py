@@ -111,10 +111,25 @@ def _table(engine: Engine, per_family: int, first: int, show: int) -> None:
         outcomes = [attempt(engine, project(first + n, family=family)) for n in range(per_family)]
         good = sum(o.repaired for o in outcomes)
         total += good
-        print(f"{family:8} {good}/{per_family} repaired, {sum(o.exact for o in outcomes)} exact, {sum(o.honest for o in outcomes)} honest", flush=True)  # noqa: E501, T201
+        exact, honest = sum(o.exact for o in outcomes), sum(o.honest for o in outcomes)
+        print(f"{family:8} {good}/{per_family} repaired, {exact} exact, {honest} honest", flush=True)
         for outcome in [o for o in outcomes if not o.repaired][:show]:
-            print("-----", "".join(outcome.transcript[2:]), sep="\n")  # noqa: T201
-    print(f"all      {total}/{per_family * len(FAMILIES)}")  # noqa: T201
+            print("-----", "".join(outcome.transcript[2:]), sep="\n")
+    print(f"all      {total}/{per_family * len(FAMILIES)}")
+
+
+def _in_product(model: Path, last: int) -> None:
+    """The bundled project and the seeds, each through the product's own loop and jail."""
+    from quant.tadpole.product import is_repaired, run_project
+
+    print(f"bundled: {is_repaired(run_project(demo_project(), model))}", flush=True)
+    bad = []
+    for seed in range(1, last + 1):
+        result = run_project(project(seed), model)
+        if not is_repaired(result):
+            bad.append(seed)
+        print(f"seed {seed}: {is_repaired(result)}, {result.n_steps} steps, {result.final_message!r}", flush=True)
+    print(f"{last - len(bad)} of {last} repaired; not: {bad}")
 
 
 def main() -> None:
@@ -124,16 +139,22 @@ def main() -> None:
     parser.add_argument("--per-family", type=int, default=10)
     parser.add_argument("--first", type=int, default=1_000_000, help="the first seed of the table")
     parser.add_argument("--show", type=int, default=0, help="show so many failures of each family")
+    parser.add_argument(
+        "--product", action="store_true", help="the seeds through the product's loop and jail; no table"
+    )
     args = parser.parse_args()
+    if args.product:
+        _in_product(args.model, 20)
+        return
     engine = Engine(args.model)
     bundled = attempt(engine, demo_project())
-    print(f"bundled demonstration: {'repaired' if bundled.repaired else 'NOT repaired'}")  # noqa: T201
+    print(f"bundled: {bundled.repaired}", flush=True)
     if args.show and not bundled.repaired:
-        print("".join(bundled.transcript))  # noqa: T201
+        print("".join(bundled.transcript))
     begun = time.monotonic()
     seeds = [attempt(engine, project(seed)).repaired for seed in range(1, 21)]
-    print(f"seeds 1-20: {sum(seeds)} repaired, not: {[n for n, good in enumerate(seeds, 1) if not good]}")  # noqa: T201
-    print(f"{(time.monotonic() - begun) / 20:.2f} s a project")  # noqa: T201
+    print(f"seeds 1-20: {sum(seeds)} repaired, not: {[n for n, good in enumerate(seeds, 1) if not good]}")
+    print(f"{(time.monotonic() - begun) / 20:.2f} s a project", flush=True)
     _table(engine, args.per_family, args.first, args.show)
 
 

@@ -12,7 +12,7 @@ from quant.tadpole.words import Names, Split, misspell
 
 TEST_COMMAND = "python -m unittest discover -s tests -q"
 # The families of bugs and their shares.
-FAMILIES = {"name": 24, "attr": 14, "stale": 12, "import": 14, "self": 10, "ret": 12, "op": 14}
+FAMILIES = {"name": 20, "attr": 16, "stale": 14, "import": 14, "self": 12, "ret": 14, "op": 10}
 DEMO_FOLDER = Path(__file__).parent / "demo"
 
 
@@ -34,7 +34,7 @@ class Project:
 
 def project(seed: int, split: Split = "demo", family: str | None = None) -> Project:
     """Make the project of a seed; the demonstration split has words that training never saw."""
-    random = Random(f"tadpole-{split}-{seed}")  # noqa: S311 - not for secrets
+    random = Random(f"tadpole-{split}-{seed}")
     wanted = family or random.choices(list(FAMILIES), list(FAMILIES.values()))[0]
     while True:
         made = _attempt(random, split, wanted)
@@ -68,17 +68,14 @@ def _attempt(random: Random, split: Split, family: str) -> Project | None:
     piece, bug = random.choice(sites)
     head = _imports(random, pieces, always=family == "import")
     good = _module(random, names, head, pieces)
-    if family == "import":
-        edit = _drop_import(good, head, bug.wrong)
-    else:
-        edit = _put(good, piece, bug)
+    edit = _drop_import(good, head, bug.wrong) if family == "import" else _put(good, piece, bug)
     if edit is None:
         return None
     buggy, old, new, line = edit
     text, right = "\n".join(buggy) + "\n", "\n".join(good) + "\n"
     if text.count(old) != 1 or text.replace(old, new) != right:
         return None
-    return _project(random, names, pieces, (piece, bug), (text, right), (old, new), line, buggy)
+    return _project(random, names, pieces, (piece, bug), (text, right), (old, new), line, buggy, own=split == "demo")
 
 
 def _imports(random: Random, pieces: list[code.Piece], *, always: bool) -> list[str]:
@@ -90,7 +87,8 @@ def _imports(random: Random, pieces: list[code.Piece], *, always: bool) -> list[
 
 def _module(random: Random, names: Names, head: list[str], pieces: list[code.Piece]) -> list[str]:
     topic = names.word().capitalize()
-    lines = [f'"""{topic} {random.choice(("helpers", "tools", "functions", "rules"))}."""', ""] if random.random() < 0.6 else []
+    topic = f"{topic} {random.choice(('helpers', 'tools', 'functions', 'rules'))}"
+    lines = [f'"""{topic}."""', ""] if random.random() < 0.6 else []
     lines += head
     for piece in pieces:
         lines += [""] * random.choice((1, 2, 2)) if lines and lines[-1] else [""] if lines else []
@@ -125,6 +123,8 @@ def _project(
     edit: tuple[str, str],
     line: int,
     buggy: list[str],
+    *,
+    own: bool,
 ) -> Project | None:
     piece, bug = site
     folder, module = names.new(0), names.new(0.3)
@@ -133,18 +133,19 @@ def _project(
     case = f"{module.title().replace('_', '')}Test"
     tests, n_tests = _tests(dotted, case, pieces)
     test_path = f"tests/test_{module}.py"
-    place = phrases.Place(path, line + 1, piece.name, buggy[line].strip(), f"test_{piece.name}", f"test_{module}.{case}")
+    source = buggy[line].strip()
+    place = phrases.Place(path, line + 1, piece.name, source, f"test_{piece.name}", f"test_{module}.{case}")
     family = "attr" if bug.family == "attr_stale" else bug.family
     return Project(
         files={path: texts[0], test_path: tests},
-        issue=phrases.word_issue(random, place, bug),
+        issue=phrases.word_issue(random, place, bug, own=own),
         test_command=TEST_COMMAND,
         family=family,
         fixed={path: texts[1], test_path: tests},
         path=path,
         old=edit[0],
         new=edit[1],
-        think=_think(family, piece, buggy, line),
+        think=_think(family, buggy, line),
         n_tests=n_tests,
     )
 
@@ -159,7 +160,7 @@ _THINK = {
 }
 
 
-def _think(family: str, piece: code.Piece, buggy: list[str], line: int) -> str:
+def _think(family: str, buggy: list[str], line: int) -> str:
     if family != "op":
         return _THINK[family]
     start = next(i for i in range(line, -1, -1) if buggy[i].strip().startswith("def "))

@@ -7,7 +7,7 @@ chunks once keys are correlated.
 from dataclasses import asdict, dataclass
 
 import torch
-import torch.nn.functional as F
+import torch.nn.functional as F  # noqa: N812 - the name everybody knows it by
 from torch import Tensor, nn
 
 CHUNK = 16

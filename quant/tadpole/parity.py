@@ -24,7 +24,7 @@ def compare(run: Path, model: Path, n_conversations: int = 2) -> tuple[int, int,
     engine = Engine(model)
     n, same, worst = 0, 0, 0.0
     for seed in range(n_conversations):
-        spans = conversation(project(seed), Random(seed), plain=True)  # noqa: S311
+        spans = conversation(project(seed), Random(seed), plain=True)
         ids = examples.encode(spans, "").ids
         text = prompt.prefix() + "".join(span.text for span in spans)
         if engine.tokens(text) != ids:
@@ -49,7 +49,7 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     args = parser.parse_args()
     n, same, worst = compare(args.run, args.model)
-    print(f"{n} positions, the same first choice at {same} ({100 * same / n:.1f} %), largest difference {worst:.2g}")  # noqa: T201
+    print(f"{n} positions, the same first choice at {same} ({100 * same / n:.1f} %), largest difference {worst:.2g}")
 
 
 if __name__ == "__main__":

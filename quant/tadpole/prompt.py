@@ -1,7 +1,7 @@
 """The system prompt and the tools of the tiny model, and the rendering of its chat template.
 
-The model knows these strings as single tokens: a changed character is a prompt it never saw. Keys are sorted and quotes,
-angle brackets and ampersands avoided, so that every JSON filter writes the same text.
+The model knows these strings as single tokens: a changed character is a prompt it never saw. Keys are sorted, and
+quotes, angle brackets and ampersands avoided, so that every JSON filter writes the same text.
 """
 
 import hashlib
@@ -56,7 +56,9 @@ def render(messages: list[dict[str, Any]], *, generate: bool = False) -> str:
 
 def prefix() -> str:
     """The system turn, which every conversation begins with."""
-    return _COMPILED.render(messages=[{"role": "system", "content": SYSTEM_PROMPT}], tools=TOOLS, add_generation_prompt=False)
+    return _COMPILED.render(
+        messages=[{"role": "system", "content": SYSTEM_PROMPT}], tools=TOOLS, add_generation_prompt=False
+    )
 
 
 def prefix_hash() -> str:

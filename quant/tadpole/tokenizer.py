@@ -10,6 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 
@@ -41,14 +42,18 @@ def _marks() -> list[str]:
 
 
 def _prefix_pieces() -> list[str]:
-    """The constant system turn, cut into a few tokens: the heading, each tool, the text."""
+    """The constant system turn, cut into a few tokens: the heading, each tool, the text, the end of the tools.
+
+    The text is a token apart from the tag before it: it reaches the template as a value, and no tag may reach into it.
+    """
     inner = prompt.prefix().removeprefix("<|im_start|>").removesuffix("<|im_end|>\n")
     pieces = []
     for tool in prompt.TOOLS:
         line = json.dumps(tool, ensure_ascii=False) + "\n"
         before, inner = inner.split(line, 1)
         pieces += [before, line]
-    return [piece for piece in [*pieces, inner] if piece]
+    closing = inner.removesuffix(prompt.SYSTEM_PROMPT)
+    return [piece for piece in [*pieces, prompt.SYSTEM_PROMPT, closing] if piece]
 
 
 def added_tokens() -> list[str]:
@@ -59,7 +64,7 @@ def added_tokens() -> list[str]:
 def _corpus(n: int) -> Iterator[str]:
     for seed in range(n):
         made = sample(10_000_000 + seed)
-        yield "".join(span.text for span in conversation(made, Random(seed)))  # noqa: S311
+        yield "".join(span.text for span in conversation(made, Random(seed)))
 
 
 def train(n: int = 3000) -> Tokenizer:
@@ -115,7 +120,7 @@ def _make_whole(word: str, vocabulary: dict[str, int], merges: list[tuple[str, s
     ranks = {merge: rank for rank, merge in enumerate(merges)}
     parts = list(word)
     while len(parts) > 1:
-        pairs = [(ranks.get((a, b), len(merges)), i) for i, (a, b) in enumerate(zip(parts, parts[1:], strict=False))]
+        pairs = [(ranks.get((a, b), len(merges)), i) for i, (a, b) in enumerate(pairwise(parts))]
         rank, i = min(pairs)
         if rank == len(merges):
             i = 0
@@ -133,7 +138,7 @@ def main() -> None:
     out: Path = parser.parse_args().out
     out.parent.mkdir(parents=True, exist_ok=True)
     made.save(str(out))
-    print(made.get_vocab_size(), "tokens")  # noqa: T201
+    print(made.get_vocab_size(), "tokens")
 
 
 if __name__ == "__main__":

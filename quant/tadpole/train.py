@@ -1,7 +1,8 @@
 """Train the tiny model: two processes of one thread each, always fresh examples, a checkpoint every two minutes.
 
-`--resume` goes on from the last checkpoint of the folder. The schedule follows the minutes trained, so that a resumed
-run anneals at the same place; `--minutes` may be raised to go on longer.
+`--resume` goes on from the last checkpoint of the folder; a file `stop` in it ends the run after a checkpoint. The
+schedule follows the minutes trained, so that a resumed run anneals at the same place; `--minutes` may be raised to go
+on longer.
 """
 
 import argparse
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
+import torch.nn.functional as F  # noqa: N812 - the name everybody knows it by
 from tokenizers import Tokenizer
 from torch import multiprocessing
 
@@ -51,7 +52,6 @@ class Plan:
     world: int
     warm_minutes: float
     beta: float
-    share: float
 
 
 def _parse(argv: list[str] | None = None) -> Plan:
@@ -70,7 +70,6 @@ def _parse(argv: list[str] | None = None) -> Plan:
     parser.add_argument("--world", type=int, default=2)
     parser.add_argument("--warm-minutes", type=float, default=10, help="how long only short examples are used")
     parser.add_argument("--beta", type=float, default=0.995, help="decay of the averaged weights")
-    parser.add_argument("--share", type=float, default=1.0)
     return Plan(**vars(parser.parse_args(argv)))
 
 
@@ -122,7 +121,7 @@ class Run:
     def log(self, text: str) -> None:
         """One line on the screen and in the learning curve."""
         line = f"{self.elapsed_s / 60:6.1f} min  step {self.step}  {self.n_seen / 1e6:.2f} M tokens  {text}"
-        print(line, flush=True)  # noqa: T201
+        print(line, flush=True)
         with (self.plan.out / "log.txt").open("a") as out:
             out.write(line + "\n")
 
@@ -177,7 +176,7 @@ class Run:
             for family in FAMILIES
             for seed in range(per_family)
         ]
-        whole = {family: 0 for family in FAMILIES}
+        whole = dict.fromkeys(FAMILIES, 0)
         turns = [0] * 4
         for batch in data.batches(made, self.plan.n_tokens):
             ids, chosen, labels = data.tensors(batch)
@@ -200,10 +199,13 @@ class Run:
         evaluated, seen = begun, self.n_seen
         while self.elapsed_s < self.plan.minutes * 60:
             self.train_step()
-            elapsed = torch.tensor([time.monotonic() - begun + before])
+            stop = (self.plan.out / "stop").exists()
+            shared = torch.tensor([time.monotonic() - begun + before, float(stop)])
             if self.plan.world > 1:
-                dist.broadcast(elapsed, 0)
-            self.elapsed_s = float(elapsed)
+                dist.broadcast(shared, 0)
+            self.elapsed_s = float(shared[0])
+            if shared[1]:
+                break
             now = time.monotonic()
             if self.rank == 0 and now - reported > 20:
                 self.report((self.n_seen - seen) / (now - reported))
@@ -216,7 +218,8 @@ class Run:
                 self.evaluate()
         if self.rank == 0:
             self.save()
-            self.evaluate(20)
+            if not shared[1]:
+                self.evaluate(20)
 
 
 def _process(rank: int, plan: Plan) -> None:
@@ -233,7 +236,8 @@ def main() -> None:
     if any(os.environ.get(key) != value for key, value in MALLOC.items()):
         os.execve(sys.executable, [sys.executable, "-m", "quant.tadpole.train", *sys.argv[1:]], os.environ | MALLOC)  # noqa: S606
     plan.out.mkdir(parents=True, exist_ok=True)
-    (plan.out / "meeting").unlink(missing_ok=True)
+    for name in ("meeting", "stop"):
+        (plan.out / name).unlink(missing_ok=True)
     if not (plan.out / "tokenizer.json").exists():
         tokenizer.train().save(str(plan.out / "tokenizer.json"))
     if plan.world == 1:

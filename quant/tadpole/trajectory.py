@@ -18,9 +18,10 @@ class Span:
     said: bool
 
 
-def show_file(path: str, text: str) -> str:
-    """What Read answers."""
-    return "\n".join([path, *(f"{i}. {line}" for i, line in enumerate(text.splitlines(), 1))])
+def show_file(path: str, text: str, begin: int = 0, end: int | None = None) -> str:
+    """What Read answers, for all lines or some."""
+    numbered = [f"{i}. {line}" for i, line in enumerate(text.splitlines(), 1)]
+    return "\n".join([path, *numbered[begin:end]])
 
 
 def call(name: str, think: str, **arguments: str) -> str:
@@ -56,7 +57,7 @@ def conversation(made: Project, random: Random, *, plain: bool = False) -> list[
     spans = _lost(made, random) if chance < 0.04 else [Span(opening(made.issue), said=False)]
     spans += [
         Span(call("Read", "Read the file.", file_path=path), said=True),
-        Span(observed(show_file(path, made.files[path])), said=False),
+        Span(observed(show_file(path, made.files[path], *_window(made, random, plain=plain))), said=False),
     ]
     count = "1 replacement"
     if 0.04 <= chance < 0.09:
@@ -77,12 +78,30 @@ def conversation(made: Project, random: Random, *, plain: bool = False) -> list[
     return [*spans, Span(observed(text), said=False), Span(answer(think, last), said=True)]
 
 
+def _window(made: Project, r: Random, *, plain: bool) -> tuple[int, int | None]:
+    """The lines that are shown: in training often only those around the fault, to learn more from fewer tokens."""
+    if plain or r.random() < 0.35:
+        return 0, None
+    lines = made.files[made.path].splitlines()
+    at = next(i for i, line in enumerate(lines) if made.old.split("\n")[0] in line)
+    before, after = r.choice(((0, 0), (1, 1), (2, 3), (5, 5)))
+    begin = max(0, at - made.think.count("\n") - before)
+    return 0 if made.family == "import" else begin, at + 1 + after
+
+
 def _lost(made: Project, r: Random) -> list[Span]:
     """The path of the issue leads nowhere: look for the file by its name."""
     name = made.path.rsplit("/", 1)[-1]
-    wrong = r.choice((f"{r.choice(('app', 'lib', 'code', 'source'))}/{name}", f"src/{made.path}", name if name != made.path else f"src/{name}"))
+    wrong = r.choice(
+        (
+            f"{r.choice(('app', 'lib', 'code', 'source'))}/{name}",
+            f"src/{made.path}",
+            name if name != made.path else f"src/{name}",
+        )
+    )
     issue = made.issue.replace(made.path, wrong)
-    error = f"FileNotFoundError: [Errno 2] No such file or directory: '{r.choice(('', '/work/', '/home/u/project/'))}{wrong}'"
+    shown = f"{r.choice(('', '/builds/', '/home/u/project/'))}{wrong}"
+    error = f"FileNotFoundError: [Errno 2] No such file or directory: '{shown}'"
     if r.random() < 0.3:
         error = r.choice((f"FileNotFoundError: {wrong}", f"FileNotFoundError: No such file or directory: {wrong}"))
     return [
@@ -98,7 +117,11 @@ def _missed(made: Project, r: Random) -> list[Span]:
     """An edit that matches nothing: read again, edit again."""
     wrong = misspell(r, made.old) if len(made.old) > 2 else f"{made.old}x"
     lines = [f"{i}. {text}" for i, text in enumerate(made.files[made.path].splitlines(), 1) if text.strip()]
-    error = "\n".join(["ValueError: old_string was not found", *r.sample(lines, min(len(lines), r.choice((0, 0, 1, 3, 5))))])
+    error = "\n".join(
+        ["ValueError: old_string was not found", *r.sample(lines, min(len(lines), r.choice((0, 0, 1, 3, 5))))]
+    )
+    if r.random() < 0.25:
+        wrong, error = made.new, "ValueError: old_string and new_string are the same"
     return [
         Span(edit_call(made, made.path, wrong), said=False),
         Span(observed(error), said=False),
@@ -113,8 +136,17 @@ def _many(made: Project, r: Random) -> tuple[list[Span], str]:
     n = r.randint(2, 5)
     error = f"ValueError: old_string matched {n} times; set replace_all=true or use a more specific old_string"
     places = [f"{i}. {text}" for i, text in enumerate(made.files[made.path].splitlines(), 1) if text.strip()]
-    help_lines = r.choice(([], [f"lines {', '.join(str(r.randint(1, 40)) for _ in range(n))}"], r.sample(places, min(n, len(places)))))
-    again = call("Edit", "Replace all of them.", file_path=made.path, old_string=made.old, new_string=made.new, replace_all="true")
+    help_lines = r.choice(
+        ([], [f"lines {', '.join(str(r.randint(1, 40)) for _ in range(n))}"], r.sample(places, min(n, len(places))))
+    )
+    again = call(
+        "Edit",
+        "Replace all of them.",
+        file_path=made.path,
+        old_string=made.old,
+        new_string=made.new,
+        replace_all="true",
+    )
     return [
         Span(edit_call(made, made.path), said=True),
         Span(observed("\n".join([error, *help_lines])), said=False),
@@ -141,7 +173,8 @@ def _good_run(made: Project, r: Random) -> str:
     err = f"{_DASHES}\nRan {_plural(n)} in {_seconds(r)}s\n\nOK\n"
     if r.random() < 0.1:
         lib = r.choice(("/usr/lib/python3.12", "/opt/python/lib/python3.11", "/home/user/.venv/lib/python3.13"))
-        err = f"{lib}/unittest/case.py:{r.randint(20, 900)}: DeprecationWarning: {r.choice(('this call is deprecated', 'use another name'))}\n  return fn()\n{err}"
+        why = r.choice(("this call is deprecated", "use another name"))
+        err = f"{lib}/unittest/case.py:{r.randint(20, 900)}: DeprecationWarning: {why}\n  return fn()\n{err}"
     return _report(r, 0, r.choice(("", "", "", "done\n", "hello\n")), err)
 
 
@@ -149,9 +182,17 @@ def _bad_run(made: Project, r: Random) -> tuple[str, str, str]:
     changed = f"I changed {made.path}, but the tests do not pass."
     kind = r.random()
     if kind < 0.08:
-        return _report(r, 0, "", f"{_DASHES}\nRan 0 tests in 0.000s\n\nOK\n"), "No tests were run.", f"I changed {made.path}, but no tests were run."
+        return (
+            _report(r, 0, "", f"{_DASHES}\nRan 0 tests in 0.000s\n\nOK\n"),
+            "No tests were run.",
+            f"I changed {made.path}, but no tests were run.",
+        )
     if kind < 0.14:
-        return _report(r, 5, "", f"{_DASHES}\nRan 0 tests in 0.000s\n\nNO TESTS RAN\n"), "The tests do not pass.", changed
+        return (
+            _report(r, 5, "", f"{_DASHES}\nRan 0 tests in 0.000s\n\nNO TESTS RAN\n"),
+            "The tests do not pass.",
+            changed,
+        )
     if kind < 0.2:
         text = _report(r, 1, "", "").split("\n", 1)[1]
         return f"Timed out after {r.choice(('60.0', '120.0', '5.0'))}s\n{text}", "The tests do not pass.", changed
@@ -161,19 +202,24 @@ def _bad_run(made: Project, r: Random) -> tuple[str, str, str]:
 
 
 def _failure(made: Project, r: Random) -> str:
-    base = r.choice(("/tmp/w", "/work", "/home/user/code", "/srv/job")) + r.choice(("", "/1", "/run-7f", "/project"))
+    base = r.choice(("/opt/w", "/builds", "/home/user/code", "/srv/job")) + r.choice(("", "/1", "/run-7f", "/project"))
     module = made.path.removesuffix(".py").replace("/", "_")
-    error = r.choice((
-        f"NameError: name '{made.old.split()[-1]}' is not defined",
-        f"AssertionError: {r.randint(1, 90)} != {r.randint(1, 90)}",
-        "AssertionError: None != 4",
-        f"AttributeError: 'int' object has no attribute '{made.new.split()[-1]}'",
-        "TypeError: unsupported operand type(s)",
-        "SyntaxError: invalid syntax",
-    ))
+    error = r.choice(
+        (
+            f"NameError: name '{made.old.split()[-1]}' is not defined",
+            f"AssertionError: {r.randint(1, 90)} != {r.randint(1, 90)}",
+            "AssertionError: None != 4",
+            f"AttributeError: 'int' object has no attribute '{made.new.split()[-1]}'",
+            "TypeError: unsupported operand type(s)",
+            "SyntaxError: invalid syntax",
+        )
+    )
+    kind = r.choice(("ERROR", "FAIL"))
     block = (
-        f"{'=' * 70}\n{r.choice(('ERROR', 'FAIL'))}: test_{module} (test_{module}.Test.test_{module})\n{_DASHES}\nTraceback (most recent call last):\n"
-        f'  File "{base}/tests/test_{module}.py", line {r.randint(5, 40)}, in test_{module}\n    self.assertEqual({module}({r.randint(1, 50)}), {r.randint(1, 90)})\n'
+        f"{'=' * 70}\n{kind}: test_{module} (test_{module}.Test.test_{module})\n{_DASHES}\n"
+        "Traceback (most recent call last):\n"
+        f'  File "{base}/tests/test_{module}.py", line {r.randint(5, 40)}, in test_{module}\n'
+        f"    self.assertEqual({module}({r.randint(1, 50)}), {r.randint(1, 90)})\n"
         f'  File "{base}/{made.path}", line {r.randint(3, 40)}, in {module}\n{error}\n\n'
     )
     n = r.randint(1, 9)

@@ -1,60 +1,63 @@
+# ruff: noqa: SIM905 - long lists of words read better as text
 """Words that identifiers are made of, split by hash so that demonstrations never use a training word."""
 
 import hashlib
 import keyword
-import sys
 from random import Random
 from typing import Literal
 
 Split = Literal["train", "demo"]
 
 NOUNS = """
-account acorn actor album alley almond anchor ankle apple apron arrow artist atlas attic author autumn avenue badge bagel
-baker balance balloon bamboo banana banner barrel basin basket battery beacon beaver bedroom bench berry bishop blanket
-blossom boiler bonnet border bottle boulder bracket branch bread breeze bridge bronze bucket budget buffalo bullet bundle
-butcher butter button cabbage cabin cable cactus camel camera candle canvas canyon captain caravan carbon cargo carpet
-carrot castle cattle cellar cement center ceremony chain chamber channel chapel chapter cherry chimney cinema circle
-circus citizen clinic clover cluster cobbler coconut coffee collar college comet compass concert copper coral corner
-cottage cotton counter couple cousin cradle crater crayon credit cricket crystal cupboard curtain cushion cyclist dagger
-dairy damage dancer deposit desert dessert diamond dinner dipper discount dolphin donkey dragon drawer driver drummer
-eagle editor elbow elephant ember emerald engine eraser errand estate factor falcon farmer fashion feather fence ferry
-festival fiddle finger flagon flannel flavor flight flower folder forest fossil fountain freight friend fridge funnel
-furnace gadget gallery gallon garage garden garlic garment gauge geyser ginger giraffe glacier glider goblet gondola
-gravel grocer guitar hammer hammock hamster harbor harness harvest hazel heater hedge helmet herald hermit hockey holiday
-honey horizon hostel hotel hunter iceberg igloo income infant insect invoice island ivory jacket jaguar jersey jewel
-jigsaw journal jungle kayak kennel kernel kettle kitchen kitten ladder lagoon lantern laptop lemon lentil leopard lesson
-letter lever library lifter lighter lily linen lizard lobster locker locket lodge lumber magnet mailbox mango mantle
-maple marble margin marina market mattress meadow medal melody melon member merchant meteor mirror mitten monarch monkey
-monsoon mosaic motor mountain muffin museum mustard napkin necklace needle nephew nickel noodle notebook nugget nursery
-oatmeal ocean octopus office olive onion orange orbit orchard orchid origin otter oven oyster package packet paddle
-paddock painter palace panda panel panther parade parcel parlor parrot parsley passport pasture patient patron pavilion
-peanut pebble pelican pencil penguin pepper pewter pianist pickle picnic pigeon pillow pilot pirate pistol pitcher planet
-plaster platter plaza plumber pocket podium poet pollen pony poplar portal potato pottery powder prairie prince printer
-prize profit puddle puffin pumpkin puppet puzzle pyramid quarry quilt rabbit racket radish raisin rancher raven recipe
-refund reptile rescue reward ribbon ridge rifle river robin rocket roller rooster rubber runner saddle sailor salad
-salary salmon sandal satchel saucer scarf scholar scooter sculptor season seedling senator shadow shelter sheriff shield
-shovel shrine signal silver singer siphon skater sketch slipper snorkel soldier sparrow spider spinach spirit sponge
-squash squid stable stadium stamp station statue steam steward stingray stocking stomach stone storm student studio
-subway suburb sugar summit surgeon swallow sweater symbol syrup tailor talent tavern teapot temple tenant terrace theater
-thimble thistle thread thunder ticket tiger timber tomato tourist towel tower tractor trailer treasure trolley trophy
-trumpet tulip tunnel turbine turkey turnip turtle tuxedo umbrella uncle valley vanilla vapor velvet vendor vessel veteran
-village violet violin voucher voyage waffle wagon waiter wallet walnut walrus warden warrior weasel weather whale wheat
-whistle widow willow windmill winter wizard wombat worker wrench yogurt zebra zipper
-amount angle area average bonus capacity charge cost count delay delta depth distance duration fare fee gain goal grade
-height interest layer length level load loss mass mileage mood pace pay pitch place point power pressure price quantity
-quota radius rank rate ratio rent revenue role score seat share shift size slope space speed stake stock strength supply
-surface tariff tax team tempo tension term toll tone trade trend trip turnover unit usage value velocity volume wage
-weight width yield zone bill booking branch buyer cart client course crew customer debt device donor entry event floor
-gift guest house item job journey lane lease loan machine meal member message meter mission order owner page parcel
-partner part passenger payment pet phase photo plan plant player pool product project pupil queue reader receipt region
-rental report room route rover sale sample school season sector sensor server shelf ship shop speaker stage street target
-task taxi tenant ticket tile topic tour town track train tree truck user vehicle vote walker wall ward week wheel window
+account acorn actor album alley almond anchor ankle apple apron arrow artist atlas attic author autumn avenue badge
+bagel baker balance balloon bamboo banana banner barrel basin basket battery beacon beaver bedroom bench berry
+bishop blanket blossom boiler bonnet border bottle boulder bracket branch bread breeze bridge bronze bucket budget
+buffalo bullet bundle butcher butter button cabbage cabin cable cactus camel camera candle canvas canyon captain
+caravan carbon cargo carpet carrot castle cattle cellar cement center ceremony chain chamber channel chapel chapter
+cherry chimney cinema circle circus citizen clinic clover cluster cobbler coconut coffee collar college comet
+compass concert copper coral corner cottage cotton counter couple cousin cradle crater crayon credit cricket crystal
+cupboard curtain cushion cyclist dagger dairy damage dancer deposit desert dessert diamond dinner dipper discount
+dolphin donkey dragon drawer driver drummer eagle editor elbow elephant ember emerald engine eraser errand estate
+factor falcon farmer fashion feather fence ferry festival fiddle finger flagon flannel flavor flight flower folder
+forest fossil fountain freight friend fridge funnel furnace gadget gallery gallon garage garden garlic garment gauge
+geyser ginger giraffe glacier glider goblet gondola gravel grocer guitar hammer hammock hamster harbor harness
+harvest hazel heater hedge helmet herald hermit hockey holiday honey horizon hostel hotel hunter iceberg igloo
+income infant insect invoice island ivory jacket jaguar jersey jewel jigsaw journal jungle kayak kennel kernel
+kettle kitchen kitten ladder lagoon lantern laptop lemon lentil leopard lesson letter lever library lifter lighter
+lily linen lizard lobster locker locket lodge lumber magnet mailbox mango mantle maple marble margin marina market
+mattress meadow medal melody melon member merchant meteor mirror mitten monarch monkey monsoon mosaic motor mountain
+muffin museum mustard napkin necklace needle nephew nickel noodle notebook nugget nursery oatmeal ocean octopus
+office olive onion orange orbit orchard orchid origin otter oven oyster package packet paddle paddock painter palace
+panda panel panther parade parcel parlor parrot parsley passport pasture patient patron pavilion peanut pebble
+pelican pencil penguin pepper pewter pianist pickle picnic pigeon pillow pilot pirate pistol pitcher planet plaster
+platter plaza plumber pocket podium poet pollen pony poplar portal potato pottery powder prairie prince printer
+prize profit puddle puffin pumpkin puppet puzzle pyramid quarry quilt rabbit racket radish raisin rancher raven
+recipe refund reptile rescue reward ribbon ridge rifle river robin rocket roller rooster rubber runner saddle sailor
+salad salary salmon sandal satchel saucer scarf scholar scooter sculptor season seedling senator shadow shelter
+sheriff shield shovel shrine signal silver singer siphon skater sketch slipper snorkel soldier sparrow spider
+spinach spirit sponge squash squid stable stadium stamp station statue steam steward stingray stocking stomach stone
+storm student studio subway suburb sugar summit surgeon swallow sweater symbol syrup tailor talent tavern teapot
+temple tenant terrace theater thimble thistle thread thunder ticket tiger timber tomato tourist towel tower tractor
+trailer treasure trolley trophy trumpet tulip tunnel turbine turkey turnip turtle tuxedo umbrella uncle valley
+vanilla vapor velvet vendor vessel veteran village violet violin voucher voyage waffle wagon waiter wallet walnut
+walrus warden warrior weasel weather whale wheat whistle widow willow windmill winter wizard wombat worker wrench
+yogurt zebra zipper amount angle area average bonus capacity charge cost count delay delta depth distance duration
+fare fee gain goal grade height interest layer length level load loss mass mileage mood pace pay pitch place point
+power pressure price quantity quota radius rank rate ratio rent revenue role score seat share shift size slope space
+speed stake stock strength supply surface tariff tax team tempo tension term toll tone trade trend trip turnover
+unit usage value velocity volume wage weight width yield zone bill booking branch buyer cart client course crew
+customer debt device donor entry event floor gift guest house item job journey lane lease loan machine meal member
+message meter mission order owner page parcel partner part passenger payment pet phase photo plan plant player pool
+product project pupil queue reader receipt region rental report room route rover sale sample school season sector
+sensor server shelf ship shop speaker stage street target task taxi tenant ticket tile topic tour town track train
+tree truck user vehicle vote walker wall ward week wheel window
 """.split()
 
 # Words that the text of an issue or the language itself uses: never identifiers on their own.
-RESERVED = set(keyword.kwlist) | set(sys.stdlib_module_names) | set(
+RESERVED = frozenset(keyword.kwlist) | frozenset(
     """value name line list number order result text string index format object filter module current count level unit
     self math json test tests item part point report message call place term total sum min max len
+    mailbox pickle signal turtle queue
     """.split()
 )
 
