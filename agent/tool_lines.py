@@ -32,11 +32,11 @@ async def serve_tool_lines(
 ) -> int:
     """Answer each line of `stdin` with one line, and its end with `{"changes", "patch"}`.
 
-    The real workspace is not written. Returns the exit code: 0, or 1 where the runner died on the way (what
-    had been changed until then is still in the last line). Raises WorkspaceError, UsageError, JailUnavailable.
+    The real workspace is not written. Where the runner died on the way each further call says so, and the last
+    line holds what had been changed until then. Returns the exit code, 0. Raises WorkspaceError, UsageError,
+    JailUnavailable, and ToolRunnerDied where the runner did not even start.
     """
     spec = spec.checked()
-    exit_code = 0
     with Baseline(spec.workspace, {}) as baseline:
         async with await open_session(spec, runner_bundle(), backend=backend) as session:
             for note in session.notes:
@@ -46,10 +46,6 @@ async def serve_tool_lines(
                 await host.start()
                 async for line in _lines(stdin):
                     _print(stdout, {"observation": await _answer(host, line)})
-            except ToolRunnerDied as error:
-                exit_code = 1
-                _print(stdout, {"observation": f"ToolRunnerDied: {error.message}"})
-                on_note(f"{error.message}. {error.hint} {session.stderr_tail()}".strip())
             finally:
                 await host.close()
             view = await session.stop()
@@ -62,7 +58,7 @@ async def serve_tool_lines(
     for note in changes.notes:
         on_note(note)
     _print(stdout, {"changes": changes_json(changes), "patch": patch(changes)})
-    return exit_code
+    return 0
 
 
 def read_call(line: bytes) -> ToolCall:
@@ -97,7 +93,10 @@ async def _answer(host: ToolHost, line: bytes) -> str:
         call = read_call(line)
     except ValueError as error:
         return f"ValueError: {error}"
-    return (await host.execute(call)).text
+    try:
+        return (await host.execute(call)).text
+    except ToolRunnerDied as error:
+        return f"ToolRunnerDied: {error.message}"
 
 
 def _remember(baseline: Baseline) -> Callable[[str], None]:

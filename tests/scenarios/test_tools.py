@@ -113,3 +113,22 @@ async def test_lines_that_are_no_call(tmp_path):
     for observation, expected in zip(observations, calls.values(), strict=True):
         assert observation.startswith(expected)
     assert last == {"changes": [], "patch": ""}
+
+
+@pytest.mark.jail
+async def test_a_killed_runner_loses_nothing(tmp_path, sealed, require_jail):
+    (tmp_path / "a").write_bytes(b"x\n")
+    sealed(tmp_path)
+    calls = (
+        ("Write", {"file_path": "new", "content": "x"}),
+        ("Bash", {"command": "kill -9 $PPID; sleep 5"}),
+        ("Read", {}),
+        ("Read", {"file_path": "a"}),
+    )
+    lines = [json.dumps({"name": name, "arguments": arguments}).encode() for name, arguments in calls]
+    observations, last = await serve(tmp_path, lines, "namespaces")
+    assert observations[0] == "Wrote new (1 bytes)."
+    assert observations[2] == "ValueError: file_path is required"
+    for observation in (observations[1], observations[3]):
+        assert observation.startswith("ToolRunnerDied: ")
+    assert [change["path"] for change in last["changes"]] == ["new"]
