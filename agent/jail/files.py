@@ -10,10 +10,10 @@ import asyncio
 import contextlib
 import os
 
-from agent.errors import JailUnavailable
+from agent.errors import FrogError, JailUnavailable
 from agent.jail.child import reap
 from agent.jail.interpreter import runner_executable
-from agent.jail.namespaces import make_view_folder, remove_tree
+from agent.jail.leftovers import Held, hold_folder
 from agent.jail.spec import JailSpec
 from agent.types import JailInfo
 
@@ -26,7 +26,7 @@ _END_TIMEOUT_S = 1.0
 class FilesJail:
     """A running runner of backend D."""
 
-    def __init__(self, process: asyncio.subprocess.Process, folder: str, view: int, reason: str) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, folder: Held, view: int, reason: str) -> None:
         self.process = process
         self.info = JailInfo(backend="files", reduced=f"{REDUCED} ({reason})" if reason else REDUCED)
         self.notes: tuple[str, ...] = (f"The jail is reduced: {REDUCED}.", *((reason,) if reason else ()))
@@ -52,7 +52,7 @@ class FilesJail:
         if self._view is not None:
             os.close(self._view)
             self._view = None
-            remove_tree(self._folder)
+            self._folder.remove()
 
 
 def _lay_out(folder: str, runner: bytes) -> tuple[str, str]:
@@ -67,8 +67,9 @@ def _lay_out(folder: str, runner: bytes) -> tuple[str, str]:
 async def start_files(spec: JailSpec, runner: bytes, reason: str = "") -> FilesJail:
     """Start backend D for a checked spec; `reason` says why the jail is not a better one. Raises JailUnavailable."""
     try:
-        folder = make_view_folder()
-    except OSError as error:
+        held = hold_folder("view")
+        folder = held.path
+    except (OSError, FrogError) as error:
         raise JailUnavailable(f"no private view can be made: {error}", "Free space in the cache folder.") from error
     try:
         upper, bundle = _lay_out(folder, runner)
@@ -84,8 +85,8 @@ async def start_files(spec: JailSpec, runner: bytes, reason: str = "") -> FilesJ
         )
         view = os.open(upper, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
-        remove_tree(folder)
+        held.remove()
         raise JailUnavailable(
             f"the file tools cannot be started: {error}", "Free space in the cache folder."
         ) from error
-    return FilesJail(process, folder, view, reason)
+    return FilesJail(process, held, view, reason)

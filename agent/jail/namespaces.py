@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
-import tempfile
 
-from agent.config import cache_dir, make_private_dir
-from agent.errors import JailUnavailable
+from agent.errors import FrogError, JailUnavailable
 from agent.jail.channel import StatusMessage
 from agent.jail.child import reap
 from agent.jail.host import gather_host_facts
+from agent.jail.leftovers import Held, hold_folder
 from agent.jail.plan import plan_namespaces
 from agent.jail.spec import JailSpec
 from agent.jail.start import START_TIMEOUT_S, Launch, prepare_launch
@@ -30,7 +28,7 @@ class NamespaceJail:
         self.info = JailInfo(backend="namespaces")
         self.notes = notes
         self.limits = launch.limits
-        self.disk_view: str | None = None
+        self.disk_view: Held | None = None
         self._launch = launch
         self._ended = False
         self._closed = False
@@ -91,15 +89,15 @@ class NamespaceJail:
         self._unfollow()
         self._launch.close()
         if self.disk_view is not None:
-            remove_tree(self.disk_view)
+            self.disk_view.remove()
 
 
 async def start_namespaces(
     spec: JailSpec, runner: bytes, argv: tuple[str, ...] | None = None, *, stdin_is_null: bool = False
 ) -> NamespaceJail:
     """Start backend A for a checked spec; returns when the jail has proven itself. Raises JailUnavailable."""
-    disk_view = None if memory_view_works() else make_view_folder()
-    facts, notes = gather_host_facts(spec, disk_view=disk_view)
+    disk_view = hold_disk_view()
+    facts, notes = gather_host_facts(spec, disk_view=disk_view.path if disk_view else None)
     launch = prepare_launch(plan_namespaces(spec, facts, argv), runner)
     process: asyncio.subprocess.Process | None = None
     try:
@@ -127,7 +125,7 @@ async def start_namespaces(
                 process.kill()
             await asyncio.shield(process.wait())
         if disk_view is not None:
-            remove_tree(disk_view)
+            disk_view.remove()
         if isinstance(error, TimeoutError):
             raise JailUnavailable(
                 f"the jail was not ready after {START_TIMEOUT_S:.0f} s", "The machine may be overloaded; try again."
@@ -161,22 +159,17 @@ async def _until_readable(number: int) -> None:
         loop.remove_reader(number)
 
 
+def hold_disk_view() -> Held | None:
+    """A folder for the private view where memory cannot hold it, else None. Raises JailUnavailable."""
+    if memory_view_works():
+        return None
+    try:
+        return hold_folder("view")
+    except (OSError, FrogError) as error:
+        raise JailUnavailable(f"no private view can be made: {error}", "Free space in the cache folder.") from error
+
+
 def memory_view_works() -> bool:
     """True where the kernel takes user attributes on tmpfs (Linux 6.6), which the overlay needs."""
     major, minor = (int("".join(c for c in part if c.isdigit()) or 0) for part in os.uname().release.split(".")[:2])
     return (major, minor) >= (6, 6)
-
-
-def make_view_folder() -> str:
-    """A new private folder for a view on disk, in the user's cache folder."""
-    parent = cache_dir() / "views"
-    make_private_dir(parent)
-    return tempfile.mkdtemp(prefix="view-", dir=parent)
-
-
-def remove_tree(path: str) -> None:
-    """Remove a folder of our own, also where the jail left folders without permissions in it."""
-    for folder, _, _ in os.walk(path):
-        with contextlib.suppress(OSError):
-            os.chmod(folder, 0o700)
-    shutil.rmtree(path, ignore_errors=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from agent.errors import FrogError, JailUnavailable
 from agent.jail.host import gather_host_facts
-from agent.jail.namespaces import make_view_folder, memory_view_works, remove_tree
+from agent.jail.namespaces import hold_disk_view
 from agent.jail.plan import plan_namespaces
 from agent.jail.spec import JailSpec
 from agent.jail.start import START_TIMEOUT_S, Launch, prepare_launch
@@ -49,10 +49,10 @@ def probe_namespaces_now() -> ProbeOutcome:
 
 
 def _try(folder: str) -> ProbeOutcome:
-    disk_view = None if memory_view_works() else make_view_folder()
+    disk_view = hold_disk_view()
     try:
         spec = JailSpec(workspace=os.path.realpath(folder))
-        facts, _ = gather_host_facts(spec, disk_view=disk_view)
+        facts, _ = gather_host_facts(spec, disk_view=disk_view.path if disk_view else None)
         launch = prepare_launch(plan_namespaces(spec, facts, _TRIAL), b"")
         try:
             status = _run(launch)
@@ -60,7 +60,7 @@ def _try(folder: str) -> ProbeOutcome:
             launch.close()
     finally:
         if disk_view is not None:
-            remove_tree(disk_view)
+            disk_view.remove()
     if status != 0:
         return ProbeOutcome(
             usable=False,

@@ -67,7 +67,8 @@ class Launch:
             self.ready = True
             self.traps.close()
         elif message.word == "LIMIT":
-            self.limits.append(message.text)
+            if message.text not in self.limits:
+                self.limits.append(message.text)
         elif message.word == "EXIT":
             self.wait_status = int(message.text)
         elif message.word == "FAIL":

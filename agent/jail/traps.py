@@ -6,11 +6,10 @@ import contextlib
 import os
 import secrets
 import socket
-import tempfile
 from dataclasses import dataclass, field
 
-from agent.config import cache_dir, make_private_dir
-from agent.errors import JailUnavailable
+from agent.errors import JailUnavailable, UsageError
+from agent.jail.leftovers import hold_file
 
 _NAMESPACES = ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup")
 
@@ -64,7 +63,7 @@ def set_traps() -> Traps:
         traps = Traps(token=token, secret_path=path, tcp=tcp, abstract=abstract, _stack=stack)
         if not traps.untouched():
             raise OSError(f"{path} cannot be read back")
-    except OSError as error:
+    except (OSError, UsageError) as error:
         stack.close()
         raise JailUnavailable(
             f"the jail cannot be proven: a trap could not be set ({error})",
@@ -75,17 +74,7 @@ def set_traps() -> Traps:
 
 def _write_secret(token: str, stack: contextlib.ExitStack) -> str:
     """A private file in the user's cache folder, else in the temporary folder; both are hidden in the jail."""
-    try:
-        make_private_dir(cache_dir())
-        number, path = tempfile.mkstemp(prefix="canary-", dir=cache_dir())
-    except OSError:
-        number, path = tempfile.mkstemp(prefix="frog-lsp-canary-")
-    stack.callback(_remove, path)
-    with open(number, "w", encoding="ascii") as file:
-        file.write(token)
-    return path
-
-
-def _remove(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
+    held = hold_file("canary")
+    stack.callback(held.remove)
+    os.write(held.descriptor, token.encode())
+    return held.path

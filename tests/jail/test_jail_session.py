@@ -226,3 +226,36 @@ async def test_bad_requests(workspace: Path) -> None:
         await open_session(JailSpec(workspace=str(workspace)), b"", backend="none")
     with pytest.raises(WorkspaceError):
         await open_session(JailSpec(workspace="/"), b"")
+
+
+async def test_a_view_on_disk_where_memory_cannot_hold_it(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("agent.jail.namespaces.memory_view_works", lambda: False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (workspace / "d").mkdir()
+    (workspace / "d/old").write_bytes(b"1")
+    with Baseline(str(workspace), {}) as baseline:
+        session = await start(workspace)
+        answer = await ask(session, "rm -rf d && mkdir d && echo 2 >d/new; cat /proc/self/mountinfo; ls -a ~ /tmp")
+        assert answer.startswith("0 ")
+        assert str(tmp_path / "cache") not in answer
+        found = await collected(session, baseline)
+        assert [d.path for d in found.deltas] == ["d/new", "d/old"]
+        await session.close()
+    assert not [path for path in (tmp_path / "cache").rglob("view-*")]
+    assert not [path for path in (tmp_path / "cache").rglob("canary-*")]
+
+
+async def test_what_a_killed_process_left_is_removed_by_the_next(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = tmp_path / "frog-lsp" / "jail" / "view"
+    for name in ("view-old/work/work", "view-new"):
+        (folder / name).mkdir(parents=True)
+    (folder / "view-old/work/work").chmod(0)
+    os.utime(folder / "view-old", (1, 1))
+    session = await open_session(JailSpec(workspace=str(workspace)), zipapp(FILES_RUNNER), backend="files")
+    await session.close()
+    assert os.listdir(folder) == ["view-new"]

@@ -108,7 +108,7 @@ def test_developer_tools_work_for_an_ordinary_user(project: Path, tmp_path: Path
     assert not failed, done
     assert len(done.stdout.splitlines()) == len(COMMANDS.strip().splitlines())
     assert workspace_hash(project) == before
-    assert not list((tmp_path / "home" / ".cache" / "frog-lsp").iterdir())
+    assert not [path for path in (tmp_path / "home" / ".cache").rglob("*") if not path.is_dir()]
 
 
 def test_python_is_the_one_of_the_project(workspace: Path) -> None:

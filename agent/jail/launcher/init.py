@@ -148,6 +148,7 @@ def _enforce(plan: dict[str, Any], runner: int, status: StatusPipe) -> None:
             os.kill(pid, _signal.SIGKILL)
         except ProcessLookupError:
             continue
+    watch.remove_unattached_memory()
 
 
 def _end_everything() -> None:

@@ -126,6 +126,11 @@ def filesystem_of(path: bytes) -> int:
     return int.from_bytes(buffer.raw[:8], "little")
 
 
+def remove_shared_memory(number: int) -> None:
+    """Mark a System V segment for removal; that it is gone already is no error."""
+    _libc.shmctl(number, 0, None)
+
+
 def can_unshare_user() -> bool:
     """Try to make a nested user namespace: True where it works (then the jail is no jail)."""
     return int(_libc.unshare(CLONE_NEWUSER)) == 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 
+from agent.jail.launcher import kernel
+
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -16,10 +18,27 @@ def memory_bytes(pids: list[int], limit: int) -> int:
     """The memory of these processes together; shared pages are counted once only where it matters.
 
     The resident sizes are cheap but count shared pages again and again; where they are above `limit` the
-    exact, dear figure is asked for.
+    exact, dear figure is asked for. Shared memory that nobody has attached counts too.
     """
-    total = sum(_resident_bytes(pid) for pid in pids)
-    return total if total <= limit else sum(_proportional_bytes(pid) for pid in pids)
+    unattached = sum(size for _, size in _unattached_segments())
+    total = unattached + sum(_resident_bytes(pid) for pid in pids)
+    return total if total <= limit else unattached + sum(_proportional_bytes(pid) for pid in pids)
+
+
+def remove_unattached_memory() -> None:
+    """Remove the System V shared memory that nobody has attached: no end of a process would free it."""
+    for number, _ in _unattached_segments():
+        kernel.remove_shared_memory(number)
+
+
+def _unattached_segments() -> list[tuple[int, int]]:
+    """(id, resident bytes) of the segments that no process has attached."""
+    try:
+        with open("/proc/sysvipc/shm", "rb", buffering=0) as file:
+            rows = [line.split() for line in file.read(1_000_000).splitlines()[1:]]
+        return [(int(row[1]), int(row[14])) for row in rows if row[6] == b"0"]
+    except (OSError, IndexError, ValueError):
+        return []  # a kernel without them
 
 
 def _resident_bytes(pid: int) -> int:

@@ -1,0 +1,88 @@
+"""Files and folders that a jail needs on the host while it lives, and what a killed process left of them.
+
+Each is locked while it is in use; whatever can be locked is nobody's any more and is removed by the next start.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+import time
+from dataclasses import dataclass
+
+from agent.config import cache_dir, make_private_dir
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A path that is ours until `remove`; `descriptor` holds its lock."""
+
+    path: str
+    descriptor: int
+
+    def remove(self) -> None:
+        """Remove the file, or the folder with all that it holds. Never raises."""
+        remove_path(self.path)
+        os.close(self.descriptor)
+
+
+def hold_file(prefix: str) -> Held:
+    """A new private file in the user's cache folder, else in the temporary folder. Raises OSError, UsageError."""
+    try:
+        folder = _folder(prefix)
+        number, path = tempfile.mkstemp(prefix=f"{prefix}-", dir=folder)
+    except OSError:
+        number, path = tempfile.mkstemp(prefix=f"frog-lsp-{prefix}-")
+    fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return Held(path, number)
+
+
+def hold_folder(prefix: str) -> Held:
+    """A new private folder in the user's cache folder. Raises OSError, UsageError."""
+    path = tempfile.mkdtemp(prefix=f"{prefix}-", dir=_folder(prefix))
+    number = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return Held(path, number)
+
+
+def _folder(prefix: str) -> str:
+    """The folder for one kind, with what nobody holds any more removed from it."""
+    folder = cache_dir() / "jail" / prefix
+    make_private_dir(folder)
+    with os.scandir(folder) as entries:
+        names = [entry.path for entry in entries]
+    for path in names:
+        _remove_if_abandoned(path)
+    return str(folder)
+
+
+def _remove_if_abandoned(path: str) -> None:
+    with contextlib.suppress(OSError):
+        number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            # the moment between making and locking: too young to be abandoned
+            if os.fstat(number).st_mtime > time.time() - 60:
+                return
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            remove_path(path)
+        finally:
+            os.close(number)
+
+
+def remove_path(path: str) -> None:
+    """Remove a file, or a folder also where the jail left folders without permissions in it. Never raises."""
+    with contextlib.suppress(OSError):
+        if not stat.S_ISDIR(os.lstat(path).st_mode):
+            os.unlink(path)
+            return
+    for folder, names, _ in os.walk(path):
+        for name in names:
+            below = os.path.join(folder, name)
+            with contextlib.suppress(OSError):
+                if not os.path.islink(below):
+                    os.chmod(below, 0o700)
+    shutil.rmtree(path, ignore_errors=True)
