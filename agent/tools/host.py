@@ -19,6 +19,7 @@ OnTouch = Callable[[str], None]
 
 _START_TIMEOUT_S = 30.0
 _FILE_TIMEOUT_S = 120.0
+_CANCEL_TIMEOUT_S = 0.5
 _MARGIN_S = 15.0  # for ending the tree of a command that timed out (5 s at most), on a machine under load
 _MAX_OBSERVATION_CHARS = 5_000_000  # a Glob of 1,000 of the longest names is the largest honest one
 _SEED_BATCH_BYTES = 24 << 20
@@ -69,9 +70,10 @@ class ToolHost:
         raise await self._distrust("an outcome of the tests")
 
     async def cancel(self) -> None:
-        """End the command that runs, at once. Never raises."""
-        with contextlib.suppress(FrogError):
-            await self._peer.notify("cancel")
+        """End the command that runs, at once. Never raises, and never waits for a runner that is stopped."""
+        with contextlib.suppress(FrogError, TimeoutError):
+            async with asyncio.timeout(_CANCEL_TIMEOUT_S):
+                await self._peer.notify("cancel")
 
     async def close(self) -> None:
         """End the connection; the runner then ends itself. Idempotent."""
