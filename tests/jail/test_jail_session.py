@@ -243,8 +243,8 @@ async def test_a_view_on_disk_where_memory_cannot_hold_it(
         found = await collected(session, baseline)
         assert [d.path for d in found.deltas] == ["d/new", "d/old"]
         await session.close()
-    assert not [path for path in (tmp_path / "cache").rglob("view-*")]
-    assert not [path for path in (tmp_path / "cache").rglob("canary-*")]
+    assert not list((tmp_path / "cache").rglob("view-*"))
+    assert not list((tmp_path / "cache").rglob("canary-*"))
 
 
 async def test_what_a_killed_process_left_is_removed_by_the_next(

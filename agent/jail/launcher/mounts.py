@@ -67,7 +67,10 @@ def build_root(plan: dict[str, Any], runner: bytes) -> int:
     _write_files(plan, root, runner)
     target = root + workspace
     os.makedirs(target, exist_ok=True)
-    options = b"lowerdir=/proc/self/fd/%d,upperdir=%s/upper,workdir=%s/work,userxattr" % (lower, layers, layers)
+    # by descriptor: names with commas and colons need no quoting, and the jail's mount table shows no host path
+    work = os.open(layers + b"/work", os.O_PATH | os.O_DIRECTORY)
+    fds = b"/proc/self/fd/"
+    options = b"lowerdir=%s%d,upperdir=%s%d,workdir=%s%d,userxattr" % (fds, lower, fds, upper, fds, work)
     if plan["disk_view"]:
         options += b",volatile"
     mount(b"overlay", target, b"overlay", MS_NOSUID | MS_NODEV, options, "overlay")
@@ -76,6 +79,7 @@ def build_root(plan: dict[str, Any], runner: bytes) -> int:
     _finish_loopback(loopback)
     _socket.sethostname("jail")
     os.close(lower)
+    os.close(work)
     os.chdir(root)
     pivot_root_here("pivot_root")
     set_attributes_of_root()
