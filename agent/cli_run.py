@@ -151,8 +151,8 @@ def _block(console: Console, label: str, text: str, style: str) -> None:
     for index, line in enumerate(text.split("\n")):
         for number, part in enumerate(Text(line, style).wrap(console, max(20, console.width - margin)) or [Text()]):
             part.rstrip()
-            head = Text(f"  {label:<8}" if index == number == 0 else " " * margin, "bold")
-            console.print(head.append_text(part))
+            row = Text().append(f"  {label:<8}" if index == number == 0 else " " * margin, "bold")
+            console.print(row.append_text(part))
 
 
 def _count(n: int, noun: str) -> str:

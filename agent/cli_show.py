@@ -77,6 +77,7 @@ class Presenter:
         self._turn_began = clock()
         self._text_began: float | None = None
         self._n_pieces = 0
+        self._last_line = ""
         self._speed = ""
         self._n_first = 0  # the steps before the first one that was generated here
         self._step = 0
@@ -90,10 +91,11 @@ class Presenter:
                 self._begin_step(step)
             case Prefill(done=done, total=total):
                 self._say(f"reading {done} of {total} tokens")
-            case TextDelta():
+            case TextDelta(text=text):
                 self._text_began = self._text_began or self._clock()
                 self._n_pieces += 1
-                self._say(f"writing · {self._n_pieces} tokens{self._rate(self._n_pieces)}")
+                self._last_line = _last_line(self._last_line + text)
+                self._say(f"writing: {self._last_line}")
             case TurnFinished(turn=turn):
                 n_tokens = turn.usage.completion_tokens or self._n_pieces
                 self._speed = self._rate(n_tokens).removeprefix(" · ") or _speed(n_tokens, turn.duration_s)
@@ -135,7 +137,7 @@ class Presenter:
             self._n_first = step - 1
         self._step = step
         self._turn_began = self._clock()
-        self._text_began, self._n_pieces, self._speed = None, 0, ""
+        self._text_began, self._n_pieces, self._speed, self._last_line = None, 0, "", ""
         self._say("thinking", at_once=True)
 
     def _show_tool(self, step: int, call: ToolCall, observation: Observation) -> None:
@@ -181,8 +183,10 @@ class Presenter:
         if not at_once and now - self._last_status < _STATUS_PERIOD_S:
             return
         self._last_status = now
-        parts = [f"step {self._step}" if self._step else "", what, self._time_left()]
-        text = Text(visible_line(" · ".join(part for part in parts if part), self._console.width - 4), "dim")
+        left = self._time_left()
+        begin = f"step {self._step} · " if self._step else ""
+        room = self._console.width - 4 - len(begin) - (len(left) + 3 if left else 0)
+        text = Text(begin + visible_line(what, max(8, room)) + (f" · {left}" if left else ""), "dim")
         if self._status is None:
             self._status = Status(text, console=self._console, spinner="line")
             self._status.start()
@@ -192,6 +196,11 @@ class Presenter:
     def _print(self, text: Text) -> None:
         text.no_wrap = False
         self._console.print(text, overflow="fold")
+
+
+def _last_line(text: str) -> str:
+    """What the model writes at the moment: its last line that is not blank, at most 200 characters of it."""
+    return next((line for line in reversed(text.split("\n")) if line.strip()), "")[-200:]
 
 
 def main_argument(call: ToolCall) -> str:

@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if _is_serve(arguments):
         return _serve()
     wants_json = "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
-    from agent.errors import FrogError, UsageError
+    from agent.errors import FrogError
 
     try:
         return _dispatch(arguments)
@@ -57,7 +57,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whoever read stdout has gone: nothing more to say
         return 1
     except KeyboardInterrupt:
-        return _fail(arguments, UsageError("interrupted"), 130, wants_json=wants_json)
+        interrupted = FrogError("interrupted")
+        interrupted.kind = "cancelled"
+        return _fail(arguments, interrupted, 130, wants_json=wants_json)
     except FrogError as error:
         from agent.cli_parser import exit_code_of
 

@@ -40,7 +40,8 @@ def run_demo(arguments: argparse.Namespace) -> int:
     made = demo_project() if arguments.seed is None else project(arguments.seed)
     spec = _spec(arguments, made)
     console = make_console()
-    console.print(Text(f"A small broken project was made in {spec.workspace}", "bold"), overflow="fold")
+    console.print(Text("A small broken project was made in", "bold"))
+    console.print(Text(f"  {spec.workspace}"), soft_wrap=True)
     console.print(Text("Its issue:", "bold"))
     for line in visible(made.issue).strip().split("\n"):
         console.print(Text(f"  {line}"), overflow="fold")
