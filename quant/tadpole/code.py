@@ -21,6 +21,9 @@ _APPLY: dict[str, Callable[[int, int], int]] = {
 }
 
 
+VERBS = ("get", "find", "count", "total", "compute", "check", "make", "apply", "add", "update", "show", "is", "to")
+
+
 @dataclass(frozen=True)
 class Bug:
     """One line made wrong, and the shortest edit that makes it right again."""
@@ -66,22 +69,7 @@ class Maker:
     def function_name(self) -> str:
         """A verb and a noun, or a noun alone."""
         noun = self.names.new(0.15)
-        verbs = (
-            "get",
-            "find",
-            "count",
-            "total",
-            "compute",
-            "check",
-            "make",
-            "apply",
-            "add",
-            "update",
-            "show",
-            "is",
-            "to",
-        )
-        return f"{self.random.choice(verbs)}_{noun}" if self.random.random() < 0.7 else noun
+        return f"{self.random.choice(VERBS)}_{noun}" if self.random.random() < 0.7 else noun
 
     def header(self, name: str, parameters: list[tuple[str, str]], result: str) -> str:
         """The `def` line, with hints where the module has them."""

@@ -16,10 +16,10 @@ from random import Random
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from quant.tadpole import prompt
+from quant.tadpole import code, prompt
 from quant.tadpole.generator import sample
 from quant.tadpole.trajectory import conversation
-from quant.tadpole.words import NOUNS
+from quant.tadpole.words import NOUNS, PREFIXES
 
 # How llama.cpp splits text for the pre-tokenizer "qwen35".
 SPLIT = (
@@ -86,8 +86,14 @@ def train(n: int = 3000) -> Tokenizer:
     merges = [(left, right) for left, right in state["merges"]]
     for word in prose:
         _make_whole(word, vocabulary, merges)
+    names = {*PREFIXES, *code.VERBS, *code.MODULES}
     for word in prose:
-        if len(word) >= 4 and not any(noun.startswith(word) for noun in NOUNS) and f"Ġ{word}" not in vocabulary:
+        if (
+            len(word) >= 4
+            and word not in names
+            and not any(noun.startswith(word) for noun in NOUNS)
+            and f"Ġ{word}" not in vocabulary
+        ):
             merges.append(("Ġ", word))
             vocabulary[f"Ġ{word}"] = len(vocabulary)
     made = Tokenizer(models.BPE(vocab=vocabulary, merges=merges))
