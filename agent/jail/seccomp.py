@@ -7,6 +7,7 @@ Layout of what the filter sees (struct seccomp_data): nr at 0, arch at 4, the lo
 from __future__ import annotations
 
 import errno
+import functools
 
 from agent.jail.syscalls import AUDIT_ARCH_X86_64, LAST_KNOWN_X86_64, X86_64
 
@@ -66,6 +67,7 @@ class UnsupportedMachineError(ValueError):
     """There is no table of system calls for this machine."""
 
 
+@functools.cache
 def build_filter(machine: str) -> tuple[Instruction, ...]:
     """The program for `machine` (as `os.uname().machine`). Raises UnsupportedMachineError."""
     if machine != "x86_64":

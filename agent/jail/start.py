@@ -6,7 +6,7 @@ import marshal
 import os
 import secrets
 import signal
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 
 import agent
 from agent.errors import JailUnavailable
@@ -134,9 +134,9 @@ def _memory_file(name: str, data: bytes) -> int:
 
 def encode_plan(plan: Plan) -> dict[str, object]:
     """The plan with bytes for paths and variables, as the launcher takes it."""
-    encoded = {name: _encode(value) for name, value in asdict(plan).items()}
-    encoded["rlimits"] = plan.rlimits
-    return encoded
+    as_they_are = {"rlimits": plan.rlimits, "seccomp": plan.seccomp}
+    names = (f.name for f in fields(plan))
+    return as_they_are | {name: _encode(getattr(plan, name)) for name in names if name not in as_they_are}
 
 
 def _encode(value: object) -> object:
