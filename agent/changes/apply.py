@@ -24,6 +24,7 @@ from agent.types import ChangeKind, FileChange
 MAX_ATTEMPTS = 3
 """How often a file that is saved in the very moment of writing is read and merged anew."""
 
+_LEAVING = {ChangeKind.DELETED, ChangeKind.RENAMED}
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
@@ -194,16 +195,31 @@ def _explained(error: OSError) -> str:
 
 
 def _in_safe_order(changes: list[FileChange]) -> list[FileChange]:
-    """Deletions last, so that a full disk never leaves less than there was; but before what needs their place."""
-    deleted = [change for change in changes if change.kind is ChangeKind.DELETED]
-    gone = {change.path for change in deleted}
-    gone_folders = {path[:at] for path in gone for at, character in enumerate(path) if character == "/"}
+    """Deletions last, so that a full disk never leaves less than there was; but before what needs their place.
 
-    def needs_room(change: FileChange) -> bool:
-        parts = change.path.split("/")
-        above = {"/".join(parts[:n]) for n in range(1, len(parts))}
-        return change.path in gone_folders or bool(above & gone)
+    A file may take the place of a folder, or a folder that of a file, once what was there is deleted or moved away.
+    """
+    leaves = {change.old_path or change.path: change for change in changes if change.kind in _LEAVING}
+    below: dict[str, list[str]] = {}
+    for path in leaves:
+        for folder in _folders_above(path):
+            below.setdefault(folder, []).append(path)
+    ordered: dict[str, FileChange] = {}
+    started: set[str] = set()
 
-    others = [change for change in changes if change.kind is not ChangeKind.DELETED]
-    late = [change for change in others if needs_room(change)]
-    return [*(change for change in others if change not in late), *deleted, *late]
+    def place(change: FileChange) -> None:
+        if change.path in started:
+            return
+        started.add(change.path)
+        for path in (*_folders_above(change.path), *below.get(change.path, ())):
+            if path in leaves:
+                place(leaves[path])
+        ordered[change.path] = change
+
+    for change in sorted(changes, key=lambda change: change.kind is ChangeKind.DELETED):
+        place(change)
+    return list(ordered.values())
+
+
+def _folders_above(path: str) -> list[str]:
+    return [path[:at] for at, character in enumerate(path) if character == "/"]

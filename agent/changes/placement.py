@@ -11,7 +11,7 @@ from agent.changes.tree import Entry, Tree
 from agent.types import ChangeKind, FileChange, FileState
 
 
-class InTheWay(Exception):  # noqa: N818 - an outcome, not an error
+class InTheWay(Exception):
     """The file was left as it is: it changed meanwhile. `conflicts` holds the stretches, where lines are the cause."""
 
     def __init__(self, reason: str, conflicts: tuple[Conflict, ...] = ()) -> None:
@@ -22,10 +22,11 @@ class InTheWay(Exception):  # noqa: N818 - an outcome, not an error
 
 def put(tree: Tree, change: FileChange) -> None:
     """Make the change true. Raises InTheWay, ChangedMeanwhileError (read it again) and OSError."""
-    now = tree.read(change.path)
     if change.kind is ChangeKind.RENAMED:
-        _rename(tree, change, now)
-    elif change.after is None:
+        _rename(tree, change)
+        return
+    now = tree.read(change.path)
+    if change.after is None:
         _delete(tree, change, now)
     elif change.kind is ChangeKind.MODE:
         _set_mode(tree, change, now)
@@ -71,11 +72,13 @@ def _delete(tree: Tree, change: FileChange, now: Entry | None) -> None:
         raise InTheWay("something was made there right after it was deleted")
 
 
-def _rename(tree: Tree, change: FileChange, now: Entry | None) -> None:
+def _rename(tree: Tree, change: FileChange) -> None:
     assert change.old_path is not None
     assert change.before is not None
     assert change.after is not None
     old = tree.read(change.old_path)
+    is_nested = old is not None and _are_nested(change.old_path, change.path)
+    now = None if is_nested else tree.read(change.path)
     if old is None and _has(now, change.after):
         return
     if old is None:
@@ -84,10 +87,27 @@ def _rename(tree: Tree, change: FileChange, now: Entry | None) -> None:
         raise InTheWay("something else was made there meanwhile")
     if not _has(old, change.before):
         raise InTheWay(f"{printable(change.old_path)} changed since the run began, so it is not moved")
-    tree.rename(change.old_path, old, change.path)
+    if is_nested:
+        _move_into_own_place(tree, change.old_path, old, change.path)
+    else:
+        tree.rename(change.old_path, old, change.path)
     if change.before.mode != change.after.mode:
         tree.set_mode(change.path, _merged_mode(old.state.mode, change))
     _verify(tree, change.path, change.after)
+
+
+def _are_nested(path: str, other: str) -> bool:
+    return path.startswith(other + "/") or other.startswith(path + "/")
+
+
+def _move_into_own_place(tree: Tree, old_path: str, old: Entry, path: str) -> None:
+    """`a` becomes `a/b`, or `a/b` becomes `a`: it has to be away before the other can be."""
+    tree.remove(old_path, old)
+    try:
+        tree.create(path, old.state)
+    except OSError:
+        tree.create(old_path, old.state)
+        raise
 
 
 def _set_mode(tree: Tree, change: FileChange, now: Entry | None) -> None:
