@@ -20,6 +20,7 @@ FILES = {
     "sub/.git": b"gitdir: x",
     "sub/[odd].py": b"",
     "sub/é😀.py": b"",
+    "odd[1]/x": b"",
     "link.py": "a.py",
     "leaves.py": "/etc/passwd",
     "dangling.py": "nowhere.py",
@@ -44,7 +45,10 @@ def run(request, tmp_path):
     [
         ("*.py", ["a.py", "link.py"]),
         ("**/*.py", ["a.py", "d/c.py", "d/e/f.py", "link.py", "sub/[odd].py", "sub/é😀.py"]),
-        ("**", ["a.py", "b.txt", "d/c.py", "d/e/f.py", "d/e/g.TXT", "link.py", "sub/[odd].py", "sub/é😀.py"]),
+        (
+            "**",
+            ["a.py", "b.txt", "d/c.py", "d/e/f.py", "d/e/g.TXT", "link.py", "odd[1]/x", "sub/[odd].py", "sub/é😀.py"],
+        ),
         ("**/**/c.py", ["d/c.py"]),
         ("d/**", ["d/c.py", "d/e/f.py", "d/e/g.TXT"]),
         ("d/**/*.py", ["d/c.py", "d/e/f.py"]),
@@ -79,6 +83,9 @@ def run(request, tmp_path):
         ("***.py", ["a.py", "link.py"]),
         ("**.py", ["a.py", "link.py"]),
         ("\n", []),
+        (".", []),
+        ("..", []),
+        ("./", []),
     ],
 )
 def test_patterns(run, pattern, expected):
@@ -91,6 +98,9 @@ def test_where_it_starts(run):
     assert run("Glob", pattern=f"{run.root}/d/*.py") == "d/c.py"
     assert run("Glob", pattern=f"{run.root}/a.py") == "a.py"
     assert run("Glob", pattern="../*.txt", path="d") == "b.txt"
+    assert run("Glob", pattern="*", path="odd[1]") == "odd[1]/x"
+    assert run("Glob", pattern="folder/*.py", path=".") == "No files matched."
+    assert run("Glob", pattern="*.py", path="folder") == "d/c.py"
     assert run("Glob", pattern="*.py", path="no/such") == "No files matched."
     assert run("Glob", pattern="*.py", path="a.py") == "No files matched."
     assert run("Glob", pattern="*", path=".git") == "No files matched."

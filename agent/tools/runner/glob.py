@@ -22,23 +22,24 @@ def glob(places: Places, arguments: dict[str, Any]) -> str:
     if not pattern:
         raise ValueError("pattern is required")
     start = places.resolve(arguments.get("path") or ".")
-    found = sorted(set(_find(places, posixpath.join(start.shown, pattern))))
+    found = sorted(set(_find(places, start, pattern)))
     shown = found[:MAX_FILES]
     if len(found) > len(shown):
         shown.append(f"... {len(found) - MAX_FILES} more files")
     return "\n".join(shown) or "No files matched."
 
 
-def _find(places: Places, pattern: str) -> Iterator[str]:
+def _find(places: Places, start: Place, pattern: str) -> Iterator[str]:
     names = pattern.split("/")
     n_literal = next((i for i, name in enumerate(names) if any(sign in name for sign in "*?[")), len(names) - 1)
     literal = "/".join(names[:n_literal]) or ("/" if pattern.startswith("/") else ".")
-    start = places.resolve(literal)
-    asked = posixpath.normpath(posixpath.join(places.root, literal))
-    if posixpath.join(places.root, start.shown) not in (asked, f"{asked}/."):
+    top = places.resolve(posixpath.join(start.shown, literal))
+    asked = posixpath.normpath(posixpath.join(places.root, start.shown, literal))
+    if posixpath.normpath(posixpath.join(places.root, top.shown)) != asked:
         return  # a link to a folder stands on the way
-    if names[-1] and _NEVER_ENTERED not in start.parts:
-        yield from _walk(places, start, [name for name in names[n_literal:] if name not in ("", ".")])
+    wild = [name for name in names[n_literal:] if name not in ("", ".")]
+    if wild and names[-1] and _NEVER_ENTERED not in top.parts:
+        yield from _walk(places, top, wild)
 
 
 def _walk(places: Places, start: Place, names: list[str]) -> Iterator[str]:
@@ -59,12 +60,13 @@ def _walk(places: Places, start: Place, names: list[str]) -> Iterator[str]:
                 after = _advance({state for state in states if names[state].startswith(".")}, tests, name)
             else:
                 after = _advance(states, tests, name)
-            here = Place(start.view, (*folder, name), start.top)
             if kind == stat.S_IFDIR:
                 if below := after - {len(tests)}:
-                    waiting.append((here.parts, frozenset(below)))
-            elif len(tests) in after and _is_file(places, here, kind):
-                yield here.shown
+                    waiting.append(((*folder, name), frozenset(below)))
+            elif len(tests) in after:
+                here = Place(start.view, (*folder, name), start.top)
+                if _is_file(places, here, kind):
+                    yield here.shown
 
 
 def _advance(states: Iterable[int], tests: list[Any], name: str) -> set[int]:
