@@ -20,7 +20,7 @@ from agent.jail.risk import flag
 from agent.jail.session import JailSession, open_session
 from agent.jail.spec import JailLimits, JailSpec
 from agent.loop import LoopOutcome, run_loop
-from agent.models import choose_model
+from agent.models import choose_model, limits_of
 from agent.prompt import SYSTEM_PROMPT, PromptFile, load_prompt_file, system_prompt, user_prompt
 from agent.protocols import ChatModel
 from agent.remarks import file_notes, issue_notes
@@ -53,6 +53,7 @@ from agent.types import (
 from agent.worktree.baseline import Baseline
 from agent.worktree.collect import collect
 from agent.worktree.ignore import ignore_rules
+from agent.worktree.installed import installed_modules
 
 _log = logging.getLogger(__name__)
 
@@ -158,7 +159,9 @@ class Run:
         for note in session.notes:
             self._note(note)
         changes = assemble(collected.deltas, collected.notes)
-        changes = flag(changes, jail_spec.workspace, ignore_rules(jail_spec.workspace))
+        changes = flag(
+            changes, jail_spec.workspace, ignore_rules(jail_spec.workspace), installed_modules(jail_spec.workspace)
+        )
         for note in (*changes.notes, *file_notes([*self._touched, *(change.path for change in changes.changes)])):
             self._note(note)
         await self._check_after(jail_spec, changes)
@@ -168,7 +171,8 @@ class Run:
 
     async def _open_model(self, model: ChatModel) -> tuple[Limits, ModelInfo]:
         spec = self._spec
-        info = await model.open(spec.limits)
+        limits = limits_of(spec)
+        info = await model.open(limits)
         self._facts.model = info
         if info.demonstration:
             self._note("demonstration model, replace it with `frog-lsp model pull`")
@@ -176,14 +180,14 @@ class Run:
             self._note(note)
         wanted, got = spec.limits.context_tokens, info.context_tokens
         if got is None or got >= wanted:
-            return spec.limits, info
+            return limits, info
         if spec.context_is_explicit:
             raise ContextTooLarge(
                 f"a context of {wanted} tokens does not fit", f"The largest that fits is {got}.", largest=got
             )
         if not info.demonstration and not any("context" in note.lower() for note in info.notes):
             self._note(f"The context was lowered from {wanted} to {got} tokens.")
-        return replace(spec.limits, context_tokens=got, tokens_per_turn=min(spec.limits.tokens_per_turn, got)), info
+        return replace(limits, context_tokens=got, tokens_per_turn=min(limits.tokens_per_turn, got)), info
 
     async def _open_jail(self, jail_spec: JailSpec) -> JailSession:
         """Run the tests on the snapshot in a jail that is thrown away, then start the jail of the run."""

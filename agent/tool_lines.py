@@ -21,6 +21,7 @@ from agent.types import JsonObject, ToolCall
 from agent.worktree.baseline import Baseline
 from agent.worktree.collect import collect
 from agent.worktree.ignore import ignore_rules
+from agent.worktree.installed import installed_modules
 
 OnNote = Callable[[str], None]
 
@@ -54,7 +55,7 @@ async def serve_tool_lines(
             finally:
                 os.close(view.upper_fd)
     changes = assemble(collected.deltas, collected.notes)
-    changes = flag(changes, spec.workspace, ignore_rules(spec.workspace))
+    changes = flag(changes, spec.workspace, ignore_rules(spec.workspace), installed_modules(spec.workspace))
     for note in changes.notes:
         on_note(note)
     _print(stdout, {"changes": changes_json(changes), "patch": patch(changes)})
