@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
-from agent.errors import UsageError
+from agent.errors import FrogError, UsageError
 from agent.protocols import ChatModel
-from agent.types import RunSpec
+from agent.types import Limits, RunSpec
+
+DEMONSTRATION_TURN_TOKENS = 768  # the longest turns that the bundled model was trained on have about 300
+
+
+def limits_of(spec: RunSpec) -> Limits:
+    """The limits to open the model with: the tiny one says all it can in few tokens, and else may go on for ever."""
+    if spec.model.kind != "worker":
+        return spec.limits
+    from agent.model.locate import locate
+
+    try:
+        is_demonstration = locate(spec.model.path).kind == "demonstration"
+    except FrogError:
+        return spec.limits  # opening it says the same, and what to do
+    if not is_demonstration:
+        return spec.limits
+    return replace(spec.limits, tokens_per_turn=min(spec.limits.tokens_per_turn, DEMONSTRATION_TURN_TOKENS))
 
 
 def choose_model(spec: RunSpec, on_note: Callable[[str], None]) -> ChatModel:

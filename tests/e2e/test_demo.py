@@ -15,7 +15,10 @@ from quant.tadpole.generator import demo_project, project
 from tests.e2e.test_fix_cli import assert_gone, children_of, in_terminal, wait_for_step
 from tests.frog import Answer, Frog
 
-pytestmark = [pytest.mark.jail, pytest.mark.model, pytest.mark.usefixtures("require_jail", "require_model")]
+pytestmark = [
+    *(pytest.mark.jail, pytest.mark.model, pytest.mark.slow),
+    pytest.mark.usefixtures("require_jail", "require_model"),
+]
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from tests.frog import FROG, Frog
 from tests.support import workspace_hash
 from tests.unit.test_cli import RESULT_KEYS
 
-pytestmark = [pytest.mark.jail, pytest.mark.usefixtures("require_jail")]
+pytestmark = [pytest.mark.jail, pytest.mark.slow, pytest.mark.usefixtures("require_jail")]
 
 FIX = {"name": "Edit", "arguments": {"file_path": "a.py", "old_string": "x = 1", "new_string": "x = 2"}}
 END = {"content": "Done."}

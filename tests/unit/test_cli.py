@@ -28,6 +28,7 @@ from agent.types import (
     RunResult,
     Usage,
 )
+from lsp_server.cli import main
 from tests.frog import FROG, Frog
 
 RESULT_KEYS = [
@@ -148,20 +149,33 @@ def test_the_users_settings() -> None:
         ["doctor", "extra"],
     ],
 )
-def test_usage_errors_are_exit_2_and_one_object(frog: Frog, arguments: list[str]) -> None:
-    project = frog.home / "project"
+def test_usage_errors_are_exit_2_and_one_object(
+    tmp_path: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    home, project = tmp_path / "home", tmp_path / "project"
+    home.mkdir()
     project.mkdir()
-    arguments = [str(frog.home) if word == "~" else str(project) if word == "." else word for word in arguments]
-    answer = frog(*arguments, "--json")
-    assert answer.code == 2, answer.err
-    error = answer.json["error"]
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
+    arguments = [str(home) if word == "~" else str(project) if word == "." else word for word in arguments]
+    assert main([*arguments, "--json"]) == 2
+    out, _ = capfdbinary.readouterr()
+    value = json.loads(out)
+    error = value["error"]
     assert set(error) == {"kind", "message", "hint"}
     assert error["message"]
     if arguments[0] == "fix":
-        assert list(answer.json) == RESULT_KEYS
-    plain = frog(*arguments)
-    assert (plain.code, plain.out) == (2, "")
-    assert error["message"].split("\n")[0][:40] in plain.err
+        assert list(value) == RESULT_KEYS
+    assert main(arguments) == 2
+    out, err = capfdbinary.readouterr()
+    assert out == b""
+    assert error["message"].split("\n")[0][:40] in err.decode()
+
+
+def test_a_usage_error_of_the_real_command(frog: Frog) -> None:
+    answer = frog("fix", frog.home, "--issue", "x", "--json")
+    assert (answer.code, answer.json["error"]["kind"]) == (2, "workspace")
+    assert list(answer.json) == RESULT_KEYS
 
 
 def test_an_empty_issue_on_stdin_is_a_usage_error(frog: Frog) -> None:
