@@ -8,8 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.support import workspace_hash
+
+# a busy machine is no bug: what is slow is found by the time-out of the test
+settings.register_profile("frog", deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
+settings.load_profile("frog")
 
 IN_CI = os.environ.get("CI") == "true"
 

@@ -5,13 +5,13 @@ from hypothesis import strategies as st
 
 from agent.ipc.framing import Decoder, encode
 
-text = st.text(st.characters(exclude_categories=[]))  # lone surrogates too
+text = st.text(st.characters(exclude_categories=[]), max_size=8)  # lone surrogates too
 values = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**70), 2**70) | text,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(text, inner, max_size=3),
-    max_leaves=8,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(text, inner, max_size=2),
+    max_leaves=4,
 )
-messages = st.lists(st.dictionaries(text, values, max_size=4), max_size=5)
+messages = st.lists(st.dictionaries(text, values, max_size=2), max_size=4)
 
 
 @given(messages, st.data())

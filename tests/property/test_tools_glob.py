@@ -18,7 +18,7 @@ parts = st.sampled_from(["**", "*", "a*", "*.py", "?", "[ab]", "[!a]*", "a", "b"
 patterns = st.lists(parts, min_size=1, max_size=4).map("/".join)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(paths, max_size=8), st.lists(patterns, min_size=1, max_size=6), st.sampled_from(["upper", "openat2"]))
 def test_the_same_files_as_pythons_glob(files, wanted, kind):
     with tempfile.TemporaryDirectory() as folder:

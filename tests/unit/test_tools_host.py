@@ -142,7 +142,8 @@ async def test_names_with_odd_characters_travel(tmp_path):
 
 
 @pytest.mark.parametrize("is_copy", [False, True])
-async def test_seed(tmp_path, is_copy, sealed):
+async def test_seed(tmp_path, is_copy, sealed, monkeypatch):
+    monkeypatch.setattr(module, "_SEED_BATCH_BYTES", 1 << 20)
     root, upper = tmp_path / "root", tmp_path / "upper"
     upper.mkdir()
     root.mkdir()
@@ -159,7 +160,7 @@ async def test_seed(tmp_path, is_copy, sealed):
         "new/deep/file": FileState(data=b"\x00\xff"),
         "link": FileState(data=None, link="new/deep/file"),
         "special": FileState(data=None),
-        "big": FileState(data=b"x" * (30 << 20)),
+        "big": FileState(data=b"x" * (3 << 20)),
     }
     async with running(root, *(("--upper", str(upper)) if is_copy else ())) as run:
         await run.host.seed(states)
