@@ -105,15 +105,17 @@ class _Reading:
         return self.touches[i] and self.tag(i + 1) in tags
 
     def _find_fresh_keys(self) -> frozenset[int]:
-        """Parameter openers at the start of a line whose key the function knows and was not given yet."""
-        fresh, keys, seen = set(), frozenset[str](), set[str]()
+        """Parameter openers at the start of a line whose key the function knows and is given only there."""
+        fresh: set[int] = set()
+        keys, openers = frozenset[str](), dict[str, list[int]]()
         for i, mark in enumerate(self.marks):
-            if mark.tag is Tag.FUNCTION:
-                keys, seen = self.known.get(mark.name, frozenset()), set()
-            elif mark.tag is Tag.PARAMETER:
-                if mark.name in keys and mark.name not in seen and self.text[mark.start - 1 : mark.start] == "\n":
-                    fresh.add(i)
-                seen.add(mark.name)
+            if mark.tag is Tag.PARAMETER:
+                openers.setdefault(mark.name, []).append(i)
+            elif mark.tag is Tag.END or (mark.tag is Tag.FUNCTION and self.next_is(i, Tag.PARAMETER)):
+                for key, found in openers.items():
+                    if key in keys and len(found) == 1 and begins_line(self.text, self.marks[found[0]]):
+                        fresh.add(found[0])
+                keys, openers = self.known.get(mark.name, frozenset()), {}
         return frozenset(fresh)
 
     def _fill(self, i: int) -> None:

@@ -42,6 +42,7 @@ class Conversation:
         self._end_token: int | None = None
         self._n_reused = self._n_left_over = 0
         self._is_open = False
+        self._is_new = True
 
     def close(self) -> None:
         """Free the sampler. Idempotent."""
@@ -62,6 +63,9 @@ class Conversation:
             (i for i, (a, b) in enumerate(zip(tokens, through_issue, strict=False)) if a != b), len(through_issue)
         )
         n_there = self._engine.rewind(tokens)
+        if self._is_new:
+            self._engine.ledger.start_counting()
+        self._is_new = False
         self._pending = tokens[n_there:]
         self._marks = [n for n in (len(before), n_issue - _MARGIN_TOKENS) if n > n_there]
         self._end_token = None

@@ -72,5 +72,5 @@ class Ledger:
         self._checkpoints = [point for point in self._checkpoints if point.n_tokens <= n_tokens]
 
     def start_counting(self) -> None:
-        """A new conversation: what was decoded before belongs to another."""
+        """A new run: what was decoded before and is gone belongs to another."""
         self._seen = list(self.tokens)

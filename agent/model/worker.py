@@ -145,7 +145,6 @@ class Worker:
             self._engine = None
             self._engine = Engine(self._model, n_ctx=params["n_ctx"], n_threads=params["n_threads"], abort=self._abort)
             self._engine_key = engine_key
-        self._engine.ledger.start_counting()
         vocab = self._model.vocab
         template = ChatFormat(params["template"], bos=vocab.bos, ends=vocab.ends)
         self._chat = Conversation(self._engine, template, Sampling(**params["sampling"]))

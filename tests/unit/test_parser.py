@@ -365,7 +365,7 @@ def test_command_gives_plain_json() -> None:
 def test_time_is_linear_in_the_text(unit: str) -> None:
     value = unit * (1_000_000 // len(unit))
     text = THOUGHT + block("Write", file_path="f", content=value)
-    began = time.perf_counter()
+    began = time.process_time()  # not the clock on the wall: others may have the processor
     parsed = parse(text)
-    assert time.perf_counter() - began < 5
+    assert time.process_time() - began < 3
     assert parsed.calls or parsed.problems
