@@ -261,6 +261,9 @@ def _files(environment: Mapping[str, str], run_as: tuple[int, int]) -> tuple[tup
         ("/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"),
         ("/etc/profile", f"PATH={_shell_quoted(environment['PATH'])}\nexport PATH\n"),
         ("/etc/bash.bashrc", ""),
+        # git commits need a name; the user's own settings are not visible. Not by variables: those would win
+        # over what a project's tests configure.
+        (f"{HOME}/.gitconfig", f"[user]\n\tname = {USER_NAME}\n\temail = {USER_NAME}@jail.invalid\n"),
     )
 
 

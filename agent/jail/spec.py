@@ -43,7 +43,10 @@ PROTECTED_IN_HOME = (
     "Library/Application Support",
 )
 
-_SYSTEM_FOLDERS = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/opt", "/run", "/sbin", "/tmp", "/usr", "/var")  # noqa: S108
+_SYSTEM_FOLDERS = (
+    *("/bin", "/boot", "/dev", "/etc", "/home", "/lib", "/lib64", "/media", "/mnt", "/opt", "/run", "/sbin", "/srv"),
+    *("/tmp", "/usr", "/var", "/Users"),  # noqa: S108
+)
 _KERNEL_FOLDERS = ("/proc", "/sys")
 _PROTECTED_SYSTEM = ("/etc", "/proc", "/sys", "/dev", "/run", "/boot", "/var/run", "/var/lib/docker")
 

@@ -30,6 +30,7 @@ def sabotaged(number: int, error: int) -> tuple[str, ...]:
     return (sys.executable, "-c", SABOTAGE, str(number), str(error))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("call", "number", "error"),
     [

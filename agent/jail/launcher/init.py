@@ -39,6 +39,8 @@ def run_init(plan: dict[str, Any], runner: bytes, status: StatusPipe) -> None:
         status.send_failure(error.step, error.number)
     except OSError as error:
         status.send_failure(f"{error.filename!r}" if error.filename else "preparing the jail", error.errno or 0)
+    except Exception as error:
+        status.send_failure(f"preparing the jail: {type(error).__name__}: {error}", 0)
     finally:
         os._exit(0)
 
@@ -82,6 +84,8 @@ def _become_runner(plan: dict[str, Any], report: int) -> None:
         os.write(3, f"{error.step}\0{error.number}".encode())
     except OSError as error:
         os.write(3, f"{step}\0{error.errno}".encode())
+    except Exception as error:
+        os.write(3, f"{step}: {type(error).__name__}: {error}\x000".encode("utf-8", "replace"))
     finally:
         os._exit(127)
 
