@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 
 from agent.changes.apply import ApplyOutcome, apply_to_disk
 from agent.changes.changeset import printable
 from agent.changes.merge import conflict_block
-from agent.changes.proposals import ProposalStore
-from agent.types import JsonObject
+from agent.changes.proposals import Proposal, ProposalStore
+from agent.errors import ProposalError
+from agent.types import JsonObject, RunResult, RunSpec
 from agent.visible import visible
 
 __all__ = ["ApplyOutcome", "applied_json", "apply_proposal", "describe_outcome"]
@@ -23,11 +25,21 @@ def apply_proposal(
 ) -> ApplyOutcome:
     """Apply and remember what is in place. Raises ProposalError, UsageError, WorkspaceError."""
     store = ProposalStore()
+    if files is not None:
+        files = [path if os.path.isabs(path) else os.path.normpath(path) for path in files]
     with store.lock(run_id) as name:
         proposal = store.load(name)
         outcome = apply_to_disk(proposal, files=files, hunks=hunks, include_flagged=with_flagged)
         store.save(outcome.proposal)
     return outcome
+
+
+def apply_result(spec: RunSpec, result: RunResult, *, with_flagged: bool = False) -> ApplyOutcome:
+    """Apply the proposal of a run that has just ended, also where it could not be kept (a full disk)."""
+    try:
+        return apply_proposal(result.run_id, with_flagged=with_flagged)
+    except ProposalError:
+        return apply_to_disk(Proposal.of(spec, result), include_flagged=with_flagged)
 
 
 def describe_outcome(outcome: ApplyOutcome) -> str:

@@ -17,7 +17,12 @@ OnOpen = Callable[[Callable[[], Awaitable[None]]], None]
 
 
 async def check(
-    spec: JailSpec, backend: str, states: Mapping[str, FileState | None], command: str, on_open: OnOpen
+    spec: JailSpec,
+    backend: str,
+    states: Mapping[str, FileState | None],
+    command: str,
+    on_open: OnOpen,
+    timeout_s: float = TEST_TIMEOUT_S,
 ) -> TestOutcome:
     """Run `command` on the snapshot with `states` put in (None: no such path).
 
@@ -30,7 +35,7 @@ async def check(
         await host.start()
         if states:
             await host.seed(states)
-        return await host.run_tests(command, TEST_TIMEOUT_S)
+        return await host.run_tests(command, timeout_s)
     finally:
         await host.close()
         await session.close()

@@ -9,7 +9,7 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from agent.applying import ApplyOutcome, apply_proposal, describe_outcome
+from agent.applying import ApplyOutcome, apply_result, describe_outcome
 from agent.cli_parser import (
     EXIT_CANCELLED,
     EXIT_ERROR,
@@ -103,6 +103,8 @@ def exit_code(result: RunResult, applied: ApplyOutcome | None = None) -> int:
         return EXIT_CANCELLED
     if applied is not None and applied.conflicts:
         return EXIT_CONFLICT
+    if applied is not None and applied.failed:
+        return EXIT_ERROR
     if result.changes.changes:
         return EXIT_OK
     if result.error is not None and result.error.kind in _USAGE_KINDS:
@@ -119,7 +121,7 @@ def _apply(arguments: argparse.Namespace, spec: RunSpec, result: RunResult) -> A
         if not may_ask or not confirm(f"Apply these changes to {spec.workspace}?"):
             say(f"Kept. Later: `frog-lsp review {spec.run_id}`, `frog-lsp apply {spec.run_id}`.\n")
             return None
-    outcome = apply_proposal(spec.run_id, with_flagged=arguments.apply_flagged)
+    outcome = apply_result(spec, result, with_flagged=arguments.apply_flagged)
     say(describe_outcome(outcome))
     return outcome
 

@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.text import Text
 
 from agent.changes.changeset import printable
-from agent.changes.diff import sections
 from agent.changes.review import render
 from agent.cli_show import EXIT_SENTENCES, Presenter, describe_place, describe_test, duration
 from agent.run import Run
@@ -22,6 +21,7 @@ from agent.visible import visible
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _MOST_DIFF_LINES = 2_000
+_MOST_TEST_LINES = 12
 _LETTERS = {"created": "A", "modified": "M", "deleted": "D", "renamed": "R", "mode": "m", "link": "L"}
 
 
@@ -87,6 +87,9 @@ def summarize(console: Console, result: RunResult) -> None:
         after = describe_test(result.tests_after) if result.changes.changes else "not checked, nothing was changed"
         _block(console, "tests", f"{visible(result.test_command)}", "default")
         _block(console, "", f"before: {describe_test(result.tests_before)} · after: {after}", "default")
+        if result.tests_after is not None and result.tests_after.exit_code != 0:
+            tail = visible(result.tests_after.tail).rstrip().split("\n")[-_MOST_TEST_LINES:]
+            _block(console, "", "\n".join(tail), "dim")
     tokens = result.usage
     _block(console, "tokens", f"{tokens.prompt_tokens:,} read, {tokens.completion_tokens:,} written", "dim")
     for note in result.notes:
@@ -121,7 +124,10 @@ def _show_change(console: Console, change: FileChange) -> None:
 def show_diff(console: Console, changes: ChangeSet) -> None:
     """Show the diff, hunks numbered, with colours where the console has them."""
     console.print()
-    print_diff(console, visible(render(changes)))
+    lines = visible(render(changes)).split("\n")
+    while lines and lines[0].startswith("#"):  # the summary above has said it
+        del lines[0]
+    print_diff(console, "\n".join(lines))
 
 
 def print_diff(console: Console, text: str) -> None:
@@ -138,11 +144,6 @@ def _diff_style(line: str) -> str:
         if line.startswith(prefix):
             return style
     return "bold" if line.startswith("diff ") else "default"
-
-
-def count_hunks(changes: ChangeSet) -> int:
-    """How many hunks the diff has."""
-    return sum(len(section.hunks) for section in sections(changes))
 
 
 def _block(console: Console, label: str, text: str, style: str) -> None:

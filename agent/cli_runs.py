@@ -47,7 +47,7 @@ def run_runs(arguments: argparse.Namespace) -> int:
         print_json({"runs": rows, "error": None})
         return EXIT_OK
     lines = [
-        f"{row['run_id']:<22} {row['state'] or '-':<14} {len(row['files']):>3} files  {visible_line(row['title'], 36)}"
+        f"{row['run_id']:<22} {row['state'] or '-':<14} {len(row['files']):>3} files  {visible_line(row['title'], 30)}"
         for row in rows
     ]
     write_stdout("".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace"))

@@ -13,7 +13,7 @@ from typing import Any
 from agent.changes.changeset import assemble
 from agent.changes.diff import patch
 from agent.changes.proposals import Proposal, ProposalStore
-from agent.check import check, proposed_states
+from agent.check import TEST_TIMEOUT_S, check, proposed_states
 from agent.errors import ContextTooLarge, FrogError, JailUnavailable, ModelQueryError, ModelUnavailable, WorkspaceError
 from agent.fingerprint import fingerprint
 from agent.jail.risk import flag
@@ -249,7 +249,14 @@ class Run:
     async def _check(self, jail_spec: JailSpec, phase: Any, states: dict[str, FileState | None]) -> TestOutcome | None:
         command = self._spec.test_command or ""
         try:
-            outcome = await check(jail_spec, self._facts.jail.backend, states, command, self._closers.append)
+            outcome = await check(
+                jail_spec,
+                self._facts.jail.backend,
+                states,
+                command,
+                self._closers.append,
+                min(TEST_TIMEOUT_S, self._spec.limits.time_s),
+            )
         except FrogError as error:
             self._note(f"Tests {phase}: not checked, since the jail failed: {error.message}")
             return None

@@ -6,9 +6,9 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from agent.applying import apply_proposal, describe_outcome
 from rich.text import Text
 
+from agent.applying import apply_result, describe_outcome
 from agent.cli import SCRIPTED, add_run_arguments, model_of
 from agent.cli_parser import EXIT_CANCELLED, EXIT_ERROR, EXIT_OK, confirm, print_json, say
 from agent.defaults import load_defaults
@@ -55,7 +55,7 @@ def run_demo(arguments: argparse.Namespace) -> int:
     summarize(console, result)
     if result.changes.changes:
         show_diff(console, result.changes)
-        _offer(arguments, spec)
+        _offer(arguments, spec, result)
     if arguments.json:
         print_json(result_json(result))
     if result.exit_reason is ExitReason.CANCELLED:
@@ -100,8 +100,8 @@ def _write(made: Project) -> Path:
     return root
 
 
-def _offer(arguments: argparse.Namespace, spec: RunSpec) -> None:
+def _offer(arguments: argparse.Namespace, spec: RunSpec, result: RunResult) -> None:
     if not arguments.yes and not (not arguments.json and confirm(f"Apply these changes to {spec.workspace}?")):
         say(f"Nothing was applied. Later: `frog-lsp apply {spec.run_id}`.\n")
         return
-    say(describe_outcome(apply_proposal(spec.run_id, with_flagged=False)))
+    say(describe_outcome(apply_result(spec, result)))

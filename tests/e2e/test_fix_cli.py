@@ -301,6 +301,24 @@ def test_hostile_text_never_reaches_the_terminal(frog: Frog, project: Path, seal
         assert "\x1b" not in answer.out + answer.err, arguments
 
 
+def test_a_state_folder_that_cannot_be_written_loses_nothing(frog: Frog, project: Path) -> None:
+    frog.env["XDG_STATE_HOME"] = "/dev/null/state"
+    answer = frog("fix", project, "--issue", "x", "--model", script(frog, [FIX], END), "--json", "--apply")
+    value = answer.json
+    assert answer.code == 0, answer.err
+    assert value["trajectory"] is None
+    assert any("could not be kept" in note for note in value["notes"])
+    assert any("trajectory" in note for note in value["notes"])
+    assert (project / "a.py").read_text() == "x = 2\n"
+
+
+def test_a_test_command_that_never_ends_is_bounded_by_the_time_limit(frog: Frog, project: Path, sealed: Seal) -> None:
+    sealed(project)
+    limits = ["--time-limit", "2", "--test", "sleep 600"]
+    answer = frog("fix", project, "--issue", "x", "--model", script(frog, [FIX], END), "--json", *limits)
+    assert answer.json["tests"]["before"] == {"exit_code": None, "tail": ""}
+
+
 def test_the_workspace_runs_nothing_of_itself_outside_the_jail(frog: Frog, project: Path, sealed: Seal) -> None:
     (project / "agent").mkdir()
     (project / "agent" / "__init__.py").write_text("import os; os.system('touch /tmp/frog-owned')\n")
