@@ -105,7 +105,7 @@ def hint_for(step: str, code: int, workspace: str) -> str:
     if step == "overlay" and (below := mounts_below(workspace)):
         return f"The workspace has mounts below it ({below[0]}): unmount them, or work on a copy."
     if step == "overlay" and code == errno.EINVAL:
-        return "The workspace lies on a file system that cannot be the lower layer of an overlay; move it."
+        return "The workspace, or (before Linux 6.6) the cache folder, is on a file system that an overlay cannot use."
     if _in_container() and code in (errno.EPERM, errno.EACCES, errno.EINVAL):
         return (
             "This is a container: its seccomp profile or masked /proc forbids namespaces. Docker: "

@@ -113,3 +113,19 @@ def test_a_mount_below_the_workspace_is_said(workspace: Path) -> None:
     done = frog_jail(workspace, "echo", "RAN", before=before)
     assert done.returncode == 125, done
     assert "mounts below it" in done.stderr
+
+
+def test_root_of_a_container_with_its_files_on_an_overlay(workspace: Path) -> None:
+    """Not closed: this must work."""
+    for name in ("lower", "state", "merged"):
+        (workspace / name).mkdir()
+    (workspace / "lower" / "f").write_text("seen\n")
+    script = (
+        f'cd "{workspace}" && mount -t tmpfs x state && mkdir state/upper state/work && mount -t overlay o '
+        '-o lowerdir=lower,upperdir=state/upper,workdir=state/work,userxattr merged && cd / && exec "$@"'
+    )
+    before = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh")
+    if subprocess.run([*before, "true"], capture_output=True).returncode != 0:
+        pytest.skip("an overlay cannot be mounted by hand here")
+    done = frog_jail(workspace / "merged", "sh", "-c", "cat f; rm f; mkdir f; ls", before=before)
+    assert (done.returncode, done.stdout) == (0, "seen\nf\n"), done

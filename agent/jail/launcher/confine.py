@@ -28,7 +28,7 @@ def confine(plan: dict[str, Any]) -> None:
     kernel.drop_capabilities()
     if plan["privileged"]:
         uid, gid = plan["run_as"]
-        os.setgroups([])
+        _leave_groups()
         os.setresgid(gid, gid, gid)
         os.setresuid(uid, uid, uid)
     kernel.clear_capability_sets()
@@ -37,6 +37,13 @@ def confine(plan: dict[str, Any]) -> None:
     for number in (_signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGINT):
         _signal.signal(number, _signal.SIG_DFL)  # Python's own settings would be inherited
     kernel.install_filter(plan["seccomp"])
+
+
+def _leave_groups() -> None:
+    """Leave all groups but the owner's, unless a container forbids every change of them (then there is none)."""
+    with open("/proc/self/setgroups", "rb") as file:
+        if file.read().strip() != b"deny":
+            os.setgroups([])
 
 
 def _within_hard(limit: int, soft: int, hard: int) -> tuple[int, int]:
