@@ -7,9 +7,10 @@ it skipped; some never answer (all measured). The text that the client then has,
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shlex
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from agent.changes.merge import Conflict, merge
@@ -28,13 +29,17 @@ from lsp_server.edits import (
 )
 from lsp_server.messages import AppliedFile, FileOutcome
 from lsp_server.session import Folder, Session, read_file
+from lsp_server.stale import find_misapplied, mended
 from lsp_server.texts import Codec, NotCarriedError, codec_of_buffer, codec_of_file
 
 OPEN_WAIT_S = 2.0
 """How long the change of an open document may take to come back."""
 CLOSED_WAIT_S = 0.5
 """How long we look whether a client opens or saves a document that was closed."""
-CREATED_WAIT_S = 1.0
+CREATED_WAIT_S = 0.3
+"""How long we look for what the client says that it made, moved or removed."""
+MAX_HISTORY = 200
+"""Texts of one document that are kept while an edit is on its way."""
 _POLL_S = 0.02
 
 
@@ -51,7 +56,10 @@ class _Plan:
     version: int | None
     is_open: bool
     is_new: bool = False
-    reached: asyncio.Event = field(default_factory=asyncio.Event)
+    edits: tuple[JsonObject, ...] = ()
+    history: list[str] = field(default_factory=list)
+    """The texts that the document had since the edit was sent."""
+    is_reached: bool = False
 
 
 class Applier:
@@ -110,7 +118,7 @@ class Applier:
                 return
             reason = await self._send_texts(plans)
             await self._watch(plans, is_rejected=reason is not None)
-            left = [plan for plan in plans if not plan.reached.is_set()]
+            left = [plan for plan in plans if not plan.is_reached]
             moved = [plan for plan in left if self._has_moved(plan)]
             if attempt == 1 and moved and (reason is not None or all(self._was_skipped(plan) for plan in left)):
                 made = [plan for plan in left if plan.is_new]
@@ -118,6 +126,7 @@ class Applier:
                 continue
             for plan in left:
                 self._judge(plan, reason)
+            await self._mend([plan for plan in left if reason is None and plan.is_open])
             return
 
     def _plan_all(self, changes: Sequence[FileChange]) -> list[_Plan]:
@@ -187,60 +196,56 @@ class Applier:
     async def _send_texts(self, plans: Sequence[_Plan]) -> str | None:
         """One edit for all. None when the client says that it applied it, else why not."""
         encoding = self._session.capabilities.encoding
-        documents = [
-            DocumentEdit(
-                plan.uri,
-                plan.version,
-                first_text(plan.target)
-                if plan.is_new and not plan.is_open
-                else text_edits(plan.shown, plan.target, encoding),
-            )
-            for plan in plans
-        ]
-        listener = self._listener(plans)
-        self._session.buffers.listeners.add(listener)
-        try:
+        for plan in plans:
+            is_first = plan.is_new and not plan.is_open
+            plan.edits = first_text(plan.target) if is_first else text_edits(plan.shown, plan.target, encoding)
+        documents = [DocumentEdit(plan.uri, plan.version, plan.edits) for plan in plans]
+        with self._listening(plans):
             return await self._send(workspace_edit(documents, self._session.capabilities), "FrogNano: apply")
-        finally:
-            self._session.buffers.listeners.discard(listener)
 
-    def _listener(self, plans: Sequence[_Plan]) -> _Listener:
-        return _Listener({plan.uri: plan for plan in plans}, {plan.path: plan for plan in plans})
+    @contextlib.contextmanager
+    def _listening(self, plans: Sequence[_Plan]) -> Iterator[None]:
+        """Note each text that the documents get, even if the user types on at once."""
+        by_path = {plan.path: plan for plan in plans} | {os.path.realpath(plan.path): plan for plan in plans}
+
+        def listen(buffer: Buffer) -> None:
+            plan = by_path.get(buffer.path or "")
+            if plan is not None and len(plan.history) < MAX_HISTORY:
+                plan.history.append(buffer.text)
+                plan.is_reached = plan.is_reached or same_text(buffer.text, plan.target)
+
+        self._session.buffers.listeners.add(listen)
+        try:
+            yield
+        finally:
+            self._session.buffers.listeners.discard(listen)
 
     async def _watch(self, plans: Sequence[_Plan], *, is_rejected: bool) -> None:
         """Wait until each text has been seen, or time is up."""
-        listener = self._listener(plans)
-        self._session.buffers.listeners.add(listener)
-        try:
-            async with asyncio.timeout(OPEN_WAIT_S if not is_rejected else CLOSED_WAIT_S):
-                began = asyncio.get_running_loop().time()
-                while True:
-                    for plan in plans:
-                        self._look(plan)
-                    waiting = [plan for plan in plans if not plan.reached.is_set()]
-                    if not waiting:
-                        return
-                    is_late = asyncio.get_running_loop().time() - began > CLOSED_WAIT_S
-                    if is_late and not any(self._buffer(plan) for plan in waiting):
-                        return
-                    await asyncio.sleep(_POLL_S)
-        except TimeoutError:
-            return
-        finally:
-            self._session.buffers.listeners.discard(listener)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        with self._listening(plans):
+            while loop.time() - began < (CLOSED_WAIT_S if is_rejected else OPEN_WAIT_S):
+                for plan in plans:
+                    self._look(plan)
+                waiting = [plan for plan in plans if not plan.is_reached]
+                is_late = loop.time() - began > CLOSED_WAIT_S
+                if not waiting or (is_late and not any(self._buffer(plan) for plan in waiting)):
+                    return
+                await asyncio.sleep(_POLL_S)
 
     def _buffer(self, plan: _Plan) -> Buffer | None:
         return self._session.buffer_of(self._folder, plan.change.path)
 
     def _look(self, plan: _Plan) -> None:
-        if plan.reached.is_set():
+        if plan.is_reached:
             pass
         elif (buffer := self._buffer(plan)) is not None:
             if same_text(buffer.text, plan.target):
-                plan.reached.set()
+                plan.is_reached = True
         elif read_file(plan.path) == plan.target_data:
-            plan.reached.set()
-        if plan.reached.is_set():
+            plan.is_reached = True
+        if plan.is_reached:
             self._settle(plan.change, "applied", _mode_note(plan.change).lstrip("; "))
 
     def _has_moved(self, plan: _Plan) -> bool:
@@ -269,12 +274,40 @@ class Applier:
         text = buffer.text if buffer is not None else None
         if reason is not None:
             self._settle(plan.change, "rejected", reason)
+        elif text is None and not is_there(plan.path):
+            self._settle(plan.change, "rejected", "the editor says that it made the file, but it did not")
         elif text is None:
             self._settle(plan.change, "unconfirmed", "the editor says that it applied the edit; the file is not open")
         elif same_text(text, plan.shown):
             self._settle(plan.change, "rejected", "the editor says that it applied the edit, but the text is the same")
         else:
             self._settle(plan.change, "mismatch", "the text in the editor is not what the edit gives: look at it")
+
+    async def _mend(self, plans: Sequence[_Plan]) -> None:
+        """Put right what was applied to another text than it was made for."""
+        mending: list[tuple[_Plan, bool]] = []
+        documents: list[DocumentEdit] = []
+        encoding = self._session.capabilities.encoding
+        for plan in plans:
+            buffer = self._buffer(plan)
+            found = find_misapplied(plan.shown, plan.edits, plan.history, encoding)
+            made = mended(plan.shown, plan.target, *found, buffer.text) if found and buffer is not None else None
+            if made is not None and buffer is not None:
+                plan.target, is_in = made
+                plan.shown, plan.is_reached, plan.history = buffer.text, False, []
+                mending.append((plan, is_in))
+                documents.append(DocumentEdit(plan.uri, buffer.version, text_edits(plan.shown, plan.target, encoding)))
+        if not mending:
+            return
+        chosen = [plan for plan, _ in mending]
+        with self._listening(chosen):
+            reason = await self._send(workspace_edit(documents, self._session.capabilities), "FrogNano: apply")
+        await self._watch(chosen, is_rejected=reason is not None)
+        for plan, is_in in mending:
+            if not plan.is_reached:
+                self._settle(plan.change, "mismatch", "an edit went to the wrong lines: undo it in the editor")
+            elif not is_in:
+                self._settle(plan.change, "conflict", "the same lines were changed while the edit arrived")
 
     # --- new files --------------------------------------------------------------------------------------------
 
@@ -302,12 +335,12 @@ class Applier:
             self._by_hand(change, "the editor cannot make files")
             return None
         reason = await self._send(create_edit(uri), f"FrogNano: create {change.path}")
-        if reason is None:
-            await _until(lambda: is_there(path), CREATED_WAIT_S)
-            reason = None if is_there(path) else "the editor did not make the file"
         if reason is not None:
             self._settle(change, "rejected", reason)
             return None
+        if not await _until(lambda: is_there(path), CREATED_WAIT_S):
+            # With these options Neovim 0.11 makes a buffer and no file; without the folder it could not be saved.
+            make_folder_of(path)
         if read_file(path):
             self._settle(change, "conflict", "somebody made the file meanwhile, with another content")
             return None
@@ -398,19 +431,6 @@ class Applier:
         return [self._outcomes[change.path] for change in changes if change.path in self._outcomes]
 
 
-class _Listener:
-    """Sees a text even if the user types on at once."""
-
-    def __init__(self, by_uri: dict[str, _Plan], by_path: dict[str, _Plan]) -> None:
-        self._by_uri = by_uri
-        self._by_path = by_path
-
-    def __call__(self, buffer: Buffer) -> None:
-        plan = self._by_uri.get(buffer.uri) or self._by_path.get(buffer.path or "")
-        if plan is not None and same_text(buffer.text, plan.target):
-            plan.reached.set()
-
-
 def same_text(a: str, b: str) -> bool:
     r"""Whether two texts are the same but for the kind of their line ends, which some clients make uniform."""
     return a == b or a.replace("\r\n", "\n").replace("\r", "\n") == b.replace("\r\n", "\n").replace("\r", "\n")
@@ -419,6 +439,12 @@ def same_text(a: str, b: str) -> bool:
 def is_there(path: str) -> bool:
     """Whether the path names anything, a dangling link included."""
     return os.path.lexists(path)
+
+
+def make_folder_of(path: str) -> None:
+    """Make the folders above a new file; where that fails, saving it will say so."""
+    with contextlib.suppress(OSError):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
 
 
 async def _until(is_true: Callable[[], bool], timeout_s: float) -> bool:

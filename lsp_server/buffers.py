@@ -33,7 +33,7 @@ class BufferStore:
     def __init__(self) -> None:
         self._by_key: dict[str, Buffer] = {}
         self.listeners: set[Callable[[Buffer], None]] = set()
-        """Each is told of every buffer that was opened or changed."""
+        """Each is told of every buffer that was opened, and of each single change."""
 
     def open(self, uri: str, language_id: str, version: int, text: str) -> Buffer:
         """Take a document that the client opened; opened twice, the later text counts."""
@@ -59,16 +59,16 @@ class BufferStore:
             span = change.get("range")
             if span is None:
                 buffer.lines = split_lines(text)
-                continue
-            start, end = span["start"], span["end"]
-            replace_range(
-                buffer.lines,
-                (int(start["line"]), int(start["character"])),
-                (int(end["line"]), int(end["character"])),
-                text,
-                encoding,
-            )
-        self._tell(buffer)
+            else:
+                start, end = span["start"], span["end"]
+                replace_range(
+                    buffer.lines,
+                    (int(start["line"]), int(start["character"])),
+                    (int(end["line"]), int(end["character"])),
+                    text,
+                    encoding,
+                )
+            self._tell(buffer)
         return True
 
     def _tell(self, buffer: Buffer) -> None:

@@ -96,6 +96,10 @@ def state(data: str | bytes, mode: int = 0o644) -> FileState:
     return FileState(data=data.encode() if isinstance(data, str) else data, mode=mode)
 
 
+def names_in(folder: Path) -> list[str]:
+    return [path.name for path in sorted(folder.rglob("*"))]
+
+
 BASE = "one\ntwo\nthree\nfour\nfive\nsix\n"
 OURS = "one\ntwo\nTHREE\nfour\nfive\nsix\n"
 
@@ -295,6 +299,45 @@ async def test_a_stale_edit_that_was_skipped_silently_is_made_anew(folder: Path)
     assert document.text == OURS + "typed\n"
 
 
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_an_edit_that_went_to_the_wrong_lines_is_mended(folder: Path, at_once: bool) -> None:
+    """Neovim does not check version 0: a line typed above shifts the edit, and a line of the user's was lost."""
+    editor = InProcess(folder)
+    document = editor.open("a.py")
+    typed = iter(["typed\n"])
+    editor.before_answer = lambda: [editor.change(document, text + document.text) for text in typed] and None
+
+    def unchecked(params: Any) -> Any:
+        for part in params["edit"]["documentChanges"]:
+            editor.apply_part(part)
+        if not at_once and "typed" in document.text and len(editor.sent) == 1:
+            editor.change(document, document.text + "and more\n")
+        return {"applied": True}
+
+    editor.answer = unchecked
+    assert await editor.outcomes(modified("a.py", BASE, OURS)) == {"a.py": "applied"}
+    assert document.text == "typed\n" + OURS + ("" if at_once else "and more\n")
+    assert len(editor.sent) == 2
+
+
+async def test_an_edit_that_met_typing_in_its_own_lines_is_taken_out(folder: Path) -> None:
+    editor = InProcess(folder)
+    document = editor.open("a.py")
+    mine = "typed\n" + BASE.replace("three", "mine")
+    typed = iter([mine])
+    editor.before_answer = lambda: [editor.change(document, text) for text in typed] and None
+
+    def unchecked(params: Any) -> Any:
+        for part in params["edit"]["documentChanges"]:
+            editor.apply_part(part)
+        return {"applied": True}
+
+    editor.answer = unchecked
+    rows = await editor.apply(modified("a.py", BASE, OURS.replace("two", "TWO")))
+    assert rows["a.py"]["outcome"] == "conflict"
+    assert document.text == mine
+
+
 async def test_applied_true_for_a_skipped_edit_is_not_believed(folder: Path) -> None:
     editor = InProcess(folder)
     document = editor.open("a.py")
@@ -446,6 +489,22 @@ async def test_an_editor_that_does_not_make_the_file(folder: Path) -> None:
     editor = InProcess(folder)
     editor.answer = lambda params: {"applied": True}
     assert await editor.outcomes(created("n.py", "n\n")) == {"n.py": "rejected"}
+
+
+async def test_an_editor_that_makes_a_buffer_and_no_file(folder: Path) -> None:
+    """Neovim 0.11, for a CreateFile that ignores what exists."""
+    editor = InProcess(folder)
+
+    def as_neovim(params: Any) -> Any:
+        for part in params["edit"]["documentChanges"]:
+            if part.get("kind") != "create":
+                document = editor.open("pkg/n.py", "")
+                editor.change(document, part["edits"][0]["newText"])
+        return {"applied": True}
+
+    editor.answer = as_neovim
+    assert await editor.outcomes(created("pkg/n.py", "n\n")) == {"pkg/n.py": "applied"}
+    assert names_in(folder) == ["a.py", "pkg"]
 
 
 async def test_no_operation_that_the_client_does_not_list(folder: Path) -> None:

@@ -1,0 +1,1 @@
+"""Snippets for editors: `frog-lsp setup EDITOR` prints one."""
