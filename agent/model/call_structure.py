@@ -81,6 +81,7 @@ class _Reading:
         self.text = text
         self.known = keys_by_function
         self.marks = find_marks(text)
+        self.tags = [mark.tag for mark in self.marks]
         n = len(self.marks)
         self.touches = [text[self.marks[i].end : self.marks[i + 1].start].strip() == "" for i in range(n - 1)] + [False]
         self.top = [0] * n
@@ -98,11 +99,11 @@ class _Reading:
             self._fill(i)
 
     def tag(self, i: int) -> Tag:
-        return self.marks[i].tag
+        return self.tags[i]
 
     def next_is(self, i: int, *tags: Tag) -> bool:
         """Whether one of `tags` follows mark `i` after white space alone."""
-        return self.touches[i] and self.tag(i + 1) in tags
+        return self.touches[i] and self.tags[i + 1] in tags
 
     def _find_fresh_keys(self) -> frozenset[int]:
         """Parameter openers at the start of a line whose key the function knows and is given only there."""

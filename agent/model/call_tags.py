@@ -7,7 +7,7 @@ import math
 import re
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 _TAGS = re.compile(
     r"<(?:(?P<plain>/?(?:tool_call|think)|/function|/parameter)"
@@ -31,6 +31,9 @@ class Tag(Enum):
     THINK = "think"
     THINK_END = "/think"
     END = ""
+
+
+_TAG_OF = {tag.value: tag for tag in Tag}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +74,7 @@ class BadBlock:
 Segment = Text | Think | Block | BadBlock
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """One tag: its offsets in characters, and the name of a function or the key of a parameter."""
 
     tag: Tag
@@ -85,11 +87,11 @@ def find_marks(text: str) -> list[Mark]:
     """All tags in order, and one of kind END behind the last."""
     found = []
     for match in _TAGS.finditer(text):
-        tag = Tag(match["plain"] or match["named"])
-        name = (match["name"] or "").strip().strip("\"'").strip()
-        if match["named"] and not name:
-            continue
-        found.append(Mark(tag, match.start(), match.end(), name))
+        plain, named, name = match.groups()
+        if named is None:
+            found.append(Mark(_TAG_OF[plain], match.start(), match.end()))
+        elif name := name.strip().strip("\"'").strip():
+            found.append(Mark(_TAG_OF[named], match.start(), match.end(), name))
     found.append(Mark(Tag.END, len(text), len(text)))
     return found
 
