@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from io import FileIO
 
 from agent.errors import FrogError, JailUnavailable
 from agent.jail.channel import CommandNotStarted
@@ -31,28 +32,33 @@ async def run_command(spec: JailSpec, argv: Sequence[str], backend: str = "auto"
     127 where the program cannot be executed or found, 125 with a line on stderr where it could not be jailed:
     then nothing ran.
     """
-    try:
-        if backend not in ("auto", "namespaces"):
-            raise JailUnavailable(f"backend {backend!r} cannot run a command", "Only `namespaces` can.")
-        jail = await start_namespaces(spec.checked(), b"", tuple(argv), stdin_is_null=True)
-    except CommandNotStarted as error:
-        _say(f"{argv[0]}: {error.message}")
-        return EXIT_NOT_FOUND if error.is_missing else EXIT_NOT_EXECUTABLE
-    except FrogError as error:
-        _say(f"frog-lsp: jail: {error.message}" + (f". {error.hint}" if error.hint else ""))
-        return EXIT_NOT_JAILED
-    try:
-        return await _finish(jail)
-    finally:
-        await asyncio.shield(jail.end())
-        jail.close()
+    with contextlib.ExitStack() as ends:
+        sources: list[FileIO] = []
+        try:
+            if backend not in ("auto", "namespaces"):
+                raise JailUnavailable(f"backend {backend!r} cannot run a command", "Only `namespaces` can.")
+            with contextlib.ExitStack() as writing_ends:
+                outputs = []
+                for _ in range(2):
+                    reading, writing = os.pipe2(os.O_CLOEXEC)
+                    sources.append(ends.enter_context(FileIO(reading, "rb")))
+                    outputs.append(writing_ends.enter_context(FileIO(writing, "wb")).fileno())
+                jail = await start_namespaces(spec.checked(), b"", tuple(argv), outputs=(outputs[0], outputs[1]))
+        except CommandNotStarted as error:
+            _say(f"{argv[0]}: {error.message}")
+            return EXIT_NOT_FOUND if error.is_missing else EXIT_NOT_EXECUTABLE
+        except FrogError as error:
+            _say(f"frog-lsp: jail: {error.message}" + (f". {error.hint}" if error.hint else ""))
+            return EXIT_NOT_JAILED
+        try:
+            return await _finish(jail, sources)
+        finally:
+            await asyncio.shield(jail.end())
+            jail.close()
 
 
-async def _finish(jail: NamespaceJail) -> int:
-    process = jail.process
-    assert process.stdout is not None
-    assert process.stderr is not None
-    pumps = [asyncio.create_task(_pump(process.stdout, 1)), asyncio.create_task(_pump(process.stderr, 2))]
+async def _finish(jail: NamespaceJail, sources: list[FileIO]) -> int:
+    pumps = [asyncio.create_task(_pump(source, number)) for number, source in enumerate(sources, start=1)]
     try:
         await jail.finished()
         # everything in the jail is dead: what it wrote is in the pipes, and their ends are near
@@ -60,6 +66,7 @@ async def _finish(jail: NamespaceJail) -> int:
     finally:
         for pump in pumps:
             pump.cancel()
+        await asyncio.gather(*pumps, return_exceptions=True)
     if jail.limits:
         return EXIT_LIMIT
     status = jail.wait_status
@@ -71,16 +78,24 @@ async def _finish(jail: NamespaceJail) -> int:
     return EXIT_LIMIT if -code in _BY_LIMIT else 128 - code
 
 
-async def _pump(stream: asyncio.StreamReader, number: int) -> None:
-    """Copy to our own stdout or stderr. The command never gets our descriptors: a terminal can be read back."""
-    is_open = True
-    while piece := await stream.read(_PIECE_BYTES):
-        if is_open:
-            is_open = await asyncio.to_thread(_write_all, number, piece)
+async def _pump(source: FileIO, number: int) -> None:
+    """Copy a pipe to our own stdout or stderr; once nobody reads that, close it, so that the command hears of it.
+
+    The command never gets our own descriptors: a terminal can be read back, a file opened anew.
+    """
+    stream = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stream), source)
+    try:
+        while piece := await stream.read(_PIECE_BYTES):
+            if not await asyncio.to_thread(_write_all, number, piece):
+                return
+    finally:
+        transport.close()
 
 
 def _write_all(number: int, piece: bytes) -> bool:
-    """Write all of it; False once nobody reads any more (the command still runs to its end)."""
+    """Write all of it; False once nobody reads any more."""
     left = memoryview(piece)
     with contextlib.suppress(BrokenPipeError):
         while left:

@@ -13,7 +13,7 @@ from agent.jail.host import gather_host_facts
 from agent.jail.leftovers import Held, hold_folder
 from agent.jail.plan import plan_namespaces
 from agent.jail.spec import JailSpec
-from agent.jail.start import START_TIMEOUT_S, Launch, prepare_launch
+from agent.jail.start import START_TIMEOUT_S, Launch, LauncherDiedError, prepare_launch
 from agent.types import JailInfo
 
 _STREAM_BYTES = 1024 * 1024
@@ -93,48 +93,74 @@ class NamespaceJail:
 
 
 async def start_namespaces(
-    spec: JailSpec, runner: bytes, argv: tuple[str, ...] | None = None, *, stdin_is_null: bool = False
+    spec: JailSpec, runner: bytes, argv: tuple[str, ...] | None = None, *, outputs: tuple[int, int] | None = None
 ) -> NamespaceJail:
-    """Start backend A for a checked spec; returns when the jail has proven itself. Raises JailUnavailable."""
+    """Start backend A for a checked spec; returns when the jail has proven itself. Raises JailUnavailable.
+
+    With `outputs` (stdout, stderr: the writing ends of pipes, never our own) stdin is empty; else all three
+    are pipes of the process. Call it from a thread that lives as long as the jail: it dies with that thread.
+    """
     disk_view = hold_disk_view()
-    facts, notes = gather_host_facts(spec, disk_view=disk_view.path if disk_view else None)
-    launch = prepare_launch(plan_namespaces(spec, facts, argv), runner)
+    launch: Launch | None = None
     process: asyncio.subprocess.Process | None = None
     try:
-        try:
-            process = await asyncio.create_subprocess_exec(
-                *launch.command,
-                env=launch.environment,
-                pass_fds=launch.pass_fds,
-                cwd="/",
-                stdin=asyncio.subprocess.DEVNULL if stdin_is_null else asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                limit=_STREAM_BYTES,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise JailUnavailable(f"the jail's launcher cannot be started: {error}") from error
+        facts, notes = gather_host_facts(spec, disk_view=disk_view.path if disk_view else None)
+        launch = prepare_launch(plan_namespaces(spec, facts, argv), runner)
+        process = await _spawn(launch, outputs)
         launch.started()
         await asyncio.wait_for(_until_ready(launch), START_TIMEOUT_S)
     except BaseException as error:
-        launch.kill()
-        launch.close()
-        if process is not None:
-            with contextlib.suppress(ProcessLookupError):
-                process.kill()
-            await asyncio.shield(process.wait())
+        last_words = await asyncio.shield(_abandon(launch, process))
         if disk_view is not None:
             disk_view.remove()
         if isinstance(error, TimeoutError):
             raise JailUnavailable(
                 f"the jail was not ready after {START_TIMEOUT_S:.0f} s", "The machine may be overloaded; try again."
             ) from error
+        if isinstance(error, LauncherDiedError) and last_words:
+            raise JailUnavailable(f"{error.message}: {last_words}", error.hint) from error
         raise
     jail = NamespaceJail(process, launch, notes)
     jail.disk_view = disk_view
     jail.follow()
     return jail
+
+
+async def _spawn(launch: Launch, outputs: tuple[int, int] | None) -> asyncio.subprocess.Process:
+    pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    stdout, stderr = outputs or (pipe, pipe)
+    try:
+        return await asyncio.create_subprocess_exec(
+            *launch.command,
+            env=launch.environment,
+            pass_fds=launch.pass_fds,
+            cwd="/",
+            stdin=null if outputs else pipe,
+            stdout=stdout,
+            stderr=stderr,
+            limit=_STREAM_BYTES,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise JailUnavailable(f"the jail's launcher cannot be started: {error}", "Close programs.") from error
+
+
+async def _abandon(launch: Launch | None, process: asyncio.subprocess.Process | None) -> str:
+    """End a start that failed; the last line that the launcher wrote to stderr."""
+    if launch is not None:
+        launch.kill()
+        launch.close()
+    if process is None:
+        return ""
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
+    if process.stderr is None:
+        return ""
+    with contextlib.suppress(TimeoutError):
+        lines = (await asyncio.wait_for(process.stderr.read(_STREAM_BYTES), 1.0)).decode("utf-8", "replace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return ""
 
 
 async def _until_ready(launch: Launch) -> None:

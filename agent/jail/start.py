@@ -23,6 +23,10 @@ _BOOT = (
 )
 
 
+class LauncherDiedError(JailUnavailable):
+    """The launcher ended without a word on the status channel."""
+
+
 @dataclass(slots=True)
 class Launch:
     """A launcher that is about to start. `pass_fds` and `channel.child` are for the child only."""
@@ -51,7 +55,7 @@ class Launch:
         """Take the next message. Raises JailUnavailable where the jail cannot be had."""
         if message is None:
             if not self.ready:
-                raise JailUnavailable("the jail's launcher died", "See the log; `frog-lsp doctor` tries it again.")
+                raise LauncherDiedError("the jail's launcher died", "`frog-lsp doctor` tries it again.")
             return
         if message.word == "INIT" and message.descriptors and self.init is None:
             self.init = message.descriptors[0]

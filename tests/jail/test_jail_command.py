@@ -175,3 +175,16 @@ def test_everything_dies_with_the_parent(workspace: Path) -> None:
     while _alive(mark + " 1000") and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not _alive(mark + " 1000")
+
+
+def test_a_reader_that_goes_away_ends_an_endless_command(workspace: Path) -> None:
+    code = (
+        f"import sys; sys.path[:0] = {sys.path!r}\nimport asyncio\nfrom agent.jail.command import run_command\n"
+        "from agent.jail.spec import JailSpec\n"
+        f"sys.exit(asyncio.run(run_command(JailSpec(workspace={str(workspace)!r}), ['yes'])))"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, cwd=str(workspace.parent)) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"y\n"
+        process.stdout.close()
+        assert process.wait(timeout=30) == 128 + 13
