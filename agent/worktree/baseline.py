@@ -30,7 +30,7 @@ class Baseline:
             self._root = os.open(workspace, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
             raise WorkspaceError(f"the workspace {workspace} cannot be opened: {error.strerror}") from error
-        self.workspace = workspace
+        self.workspace = os.path.abspath(workspace)
         self.buffers = dict(buffers)
         self._kept: dict[str, FileState | None] = {}
         # the clock that file systems stamp with; files of the same tick count as older: they are of the snapshot
@@ -53,13 +53,17 @@ class Baseline:
     def remember(self, path: str) -> None:
         """Keep the base of a file that a tool is about to touch. Cheap when it was kept already; never raises.
 
-        A file that was changed since the start is not kept: its base is not known.
+        `path` may be written as a model writes it: relative, absolute, with dots. A file that was changed since
+        the start is not kept: its base is not known.
         """
+        path = os.path.relpath(os.path.join(self.workspace, path), self.workspace)
+        if path == "." or path.startswith("../") or path == "..":
+            return
         if path in self._kept or path in self.buffers:
             return
         try:
             state, known = self._read(path)
-        except OSError:
+        except (OSError, ValueError):  # ValueError: a zero byte in the name
             return
         if known:
             self._kept[path] = state

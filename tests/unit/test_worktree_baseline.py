@@ -49,6 +49,19 @@ def test_a_remembered_file_stays_what_it_was(tmp_path: Path) -> None:
         assert baseline.state_of("missing") == (None, True)
 
 
+@pytest.mark.parametrize("written", ["d/f", "./d/f", "d/../d//f", "{root}/d/f"])
+def test_a_file_is_remembered_however_it_is_written(tmp_path: Path, written: str) -> None:
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d/f").write_bytes(b"1")
+    with Baseline(str(tmp_path), {}) as baseline:
+        baseline.remember(written.format(root=tmp_path))
+        time.sleep(TICK_S)
+        (tmp_path / "d/f").write_bytes(b"2")
+        state, known = baseline.state_of("d/f")
+        assert (state and state.data, known) == (b"1", True)
+        baseline.remember("with a\0zero")
+
+
 def test_paths_that_leave_the_workspace_are_nothing(tmp_path: Path) -> None:
     workspace = tmp_path / "ws"
     (workspace / "d").mkdir(parents=True)
