@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection
 
 from agent.changes.apply import ApplyOutcome, apply_to_disk
-from agent.changes.changeset import printable
+from agent.changes.changeset import printable, shown
 from agent.changes.merge import conflict_block
 from agent.changes.proposals import Proposal, ProposalStore
 from agent.errors import ProposalError
@@ -44,11 +44,11 @@ def apply_result(spec: RunSpec, result: RunResult, *, with_flagged: bool = False
 
 def describe_outcome(outcome: ApplyOutcome) -> str:
     """What was applied, left out, in conflict or failed, a line each."""
-    lines = [f"applied   {printable(path)}" for path in outcome.applied]
-    lines += [f"left out  {printable(path)}: {reason}" for path, reason in outcome.skipped]
-    lines += [f"failed    {printable(path)}: {reason}" for path, reason in outcome.failed]
+    lines = [f"applied   {shown(path)}" for path in outcome.applied]
+    lines += [f"left out  {shown(path)}: {reason}" for path, reason in outcome.skipped]
+    lines += [f"failed    {shown(path)}: {reason}" for path, reason in outcome.failed]
     for info in outcome.conflicts:
-        lines.append(f"conflict  {printable(info.path)}: {info.reason}; nothing of this file was applied")
+        lines.append(f"conflict  {shown(info.path)}: {info.reason}; nothing of this file was applied")
         for conflict in info.conflicts:
             lines.append(f"          line {conflict.theirs_line} of the file now:")
             lines += [f"          {line}" for line in conflict_block(conflict).rstrip("\n").split("\n")]

@@ -158,6 +158,10 @@ def model_of(arguments: argparse.Namespace, default: ModelSpec) -> ModelSpec:
         raise UsageError("--model and --endpoint exclude each other", "Give one of them.")
     if arguments.endpoint_model is not None and arguments.endpoint is None and default.kind != "endpoint":
         raise UsageError("--endpoint-model needs --endpoint", "Give --endpoint URL too.")
+    if arguments.endpoint is not None:
+        from agent.model.endpoint_url import normalize_base_url
+
+        normalize_base_url(arguments.endpoint)  # what is no address costs no run
     if arguments.endpoint is not None or (arguments.endpoint_model is not None and default.kind == "endpoint"):
         return ModelSpec(
             kind="endpoint",
@@ -167,6 +171,8 @@ def model_of(arguments: argparse.Namespace, default: ModelSpec) -> ModelSpec:
         )
     if arguments.model is None:
         return default
+    if not arguments.model.strip():
+        raise UsageError("--model is empty", "Name a model or a GGUF file, or leave it out.")
     if arguments.model.startswith(SCRIPTED):
         return ModelSpec(kind="scripted", path=arguments.model.removeprefix(SCRIPTED))
     return ModelSpec(

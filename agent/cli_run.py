@@ -12,7 +12,7 @@ from types import FrameType
 from rich.console import Console
 from rich.text import Text
 
-from agent.changes.changeset import printable
+from agent.changes.changeset import shown
 from agent.changes.review import render
 from agent.cli_show import EXIT_SENTENCES, Presenter, describe_place, describe_test, duration
 from agent.run import Run
@@ -106,12 +106,12 @@ def summarize(console: Console, result: RunResult) -> None:
 
 def _show_change(console: Console, change: FileChange) -> None:
     name = (
-        printable(change.path)
+        shown(change.path)
         if change.old_path is None
-        else f"{printable(change.old_path)} → {printable(change.path)}"
+        else f"{shown(change.old_path)} → {shown(change.path)}"
     )
     line = Text(
-        f"  {_LETTERS[change.kind.value]} {visible(name)}", "default" if change.applied_by_default else "yellow"
+        f"  {_LETTERS[change.kind.value]} {name}", "default" if change.applied_by_default else "yellow"
     )
     if not change.applied_by_default:
         line.append("  not applied by default", "yellow")

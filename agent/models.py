@@ -51,11 +51,11 @@ def choose_model(spec: RunSpec, on_note: Callable[[str], None]) -> ChatModel:
 def _endpoint(spec: RunSpec, on_note: Callable[[str], None]) -> ChatModel:
     from agent.model.consent import has_consent
     from agent.model.endpoint import EndpointModel
-    from agent.model.endpoint_url import is_local
+    from agent.model.endpoint_url import is_local, normalize_base_url
 
-    url = spec.model.base_url
-    if not url:
+    if not spec.model.base_url:
         raise UsageError("no address of an endpoint is given", "Set `model.baseUrl`, or give --endpoint URL.")
+    url = normalize_base_url(spec.model.base_url)
     if not is_local(url):
         if not has_consent(url):
             raise UsageError(

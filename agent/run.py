@@ -6,15 +6,17 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 from agent.changes.changeset import assemble
-from agent.changes.diff import patch
 from agent.changes.proposals import Proposal, ProposalStore
 from agent.check import TEST_TIMEOUT_S, check, proposed_states
-from agent.errors import ContextTooLarge, FrogError, JailUnavailable, ModelQueryError, ModelUnavailable, WorkspaceError
+from agent.errors import (
+    ContextTooLarge,
+    FrogError,
+)
 from agent.fingerprint import fingerprint
 from agent.jail.risk import flag
 from agent.jail.session import JailSession, open_session
@@ -25,7 +27,9 @@ from agent.prompt import SYSTEM_PROMPT, PromptFile, load_prompt_file, system_pro
 from agent.protocols import ChatModel
 from agent.remarks import file_notes, issue_notes
 from agent.resume import check_resumable, replay
+from agent.run_facts import RunFacts, internal_error, reason_of
 from agent.summary import SummarizedModel
+from agent.tasks import settle, together
 from agent.tools.bundle import runner_bundle
 from agent.tools.host import ToolHost
 from agent.tools.schemas import TOOLS
@@ -34,7 +38,6 @@ from agent.types import (
     ChangeSet,
     ExitReason,
     FileState,
-    JailInfo,
     JsonObject,
     Limits,
     ModelInfo,
@@ -48,7 +51,6 @@ from agent.types import (
     TestOutcome,
     TestsFinished,
     TurnFinished,
-    Usage,
 )
 from agent.worktree.baseline import Baseline
 from agent.worktree.collect import collect
@@ -58,19 +60,6 @@ from agent.worktree.installed import installed_modules
 _log = logging.getLogger(__name__)
 
 Closer = Callable[[], Awaitable[None]]
-
-
-@dataclass(slots=True)
-class _Facts:
-    """What is known of the run so far, whatever happens to it."""
-
-    model: ModelInfo
-    jail: JailInfo = field(default_factory=lambda: JailInfo(backend="none"))
-    outcome: LoopOutcome | None = None
-    changes: ChangeSet = field(default_factory=ChangeSet)
-    tests_before: TestOutcome | None = None
-    tests_after: TestOutcome | None = None
-    notes: list[str] = field(default_factory=list)
 
 
 class Run:
@@ -83,14 +72,12 @@ class Run:
         self._spec = spec
         self._on_event = on_event
         self._given_model = model
-        self._facts = _Facts(ModelInfo(kind=spec.model.kind, name=spec.model.name or spec.model.path or ""))
+        self._facts = RunFacts(ModelInfo(kind=spec.model.kind, name=spec.model.name or spec.model.path or "default"))
         self._trajectory = TrajectoryWriter(trajectories_dir() / f"{spec.run_id}.jsonl")
         self._closers: list[Closer] = []
         self._touched: set[str] = set()
         self._baseline: Baseline | None = None
         self._unsaved: dict[str, FileState | None] = {}
-        self._n_steps = 0
-        self._usage = Usage()
         self._is_cancelled = False
         self._work: asyncio.Task[None] | None = None
 
@@ -109,11 +96,11 @@ class Run:
         reason = ExitReason.CANCELLED
         if not self._is_cancelled:
             self._work = asyncio.create_task(self._do(), name=f"run {self._spec.run_id}")
-            was_interrupted = await _settle(self._work, self.cancel)
+            was_interrupted = await settle(self._work, self.cancel)
             reason, error = self._judge(self._work)
         else:
             was_interrupted = False
-        await _settle(asyncio.create_task(self._close()), self.cancel)
+        await settle(asyncio.create_task(self._close()), self.cancel)
         if self._baseline is not None:
             self._baseline.close()
         result = self._result(reason, error, time.monotonic() - began)
@@ -139,7 +126,7 @@ class Run:
         model = self._given_model or choose_model(spec, self._note)
         if self._given_model is None:
             self._closers.append(model.close)
-        (limits, info), session, workspace_hash = await _together(
+        (limits, info), session, workspace_hash = await together(
             self._open_model(model), self._open_jail(jail_spec), asyncio.to_thread(fingerprint, jail_spec.workspace)
         )
         host = ToolHost(session.reader, session.writer, on_touch=self._remember)
@@ -230,9 +217,9 @@ class Run:
             return LoopOutcome(
                 exit_reason=ExitReason.TOOL_ERROR,
                 final_message="",
-                n_steps=self._n_steps,
-                usage=self._usage,
-                error=_internal(error),
+                n_steps=self._facts.n_steps,
+                usage=self._facts.usage,
+                error=internal_error(error),
             )
 
     async def _check_after(self, jail_spec: JailSpec, changes: ChangeSet) -> None:
@@ -276,8 +263,8 @@ class Run:
             return outcome.exit_reason, outcome.error
         if not isinstance(error, FrogError):
             _log.error("run %s failed", self._spec.run_id, exc_info=error)
-            return outcome.exit_reason if outcome else ExitReason.TOOL_ERROR, _internal(error)
-        return _reason(error), RunError(kind=error.kind, message=error.message, hint=error.hint)
+            return outcome.exit_reason if outcome else ExitReason.TOOL_ERROR, internal_error(error)
+        return reason_of(error), RunError(kind=error.kind, message=error.message, hint=error.hint)
 
     async def _close(self) -> None:
         for outcome in await asyncio.gather(*(closer() for closer in self._closers), return_exceptions=True):
@@ -285,25 +272,8 @@ class Run:
                 _log.error("run %s did not close cleanly", self._spec.run_id, exc_info=outcome)
 
     def _result(self, reason: ExitReason, error: RunError | None, elapsed_s: float) -> RunResult:
-        facts, outcome = self._facts, self._facts.outcome
-        result = RunResult(
-            run_id=self._spec.run_id,
-            exit_reason=reason,
-            final_message=outcome.final_message if outcome else "",
-            n_steps=outcome.n_steps if outcome else self._n_steps,
-            usage=outcome.usage if outcome else self._usage,
-            elapsed_s=elapsed_s,
-            model=facts.model,
-            jail=facts.jail,
-            changes=facts.changes,
-            patch=patch(facts.changes),
-            test_command=self._spec.test_command,
-            tests_before=facts.tests_before,
-            tests_after=facts.tests_after,
-            trajectory=str(self._trajectory.path) if self._trajectory.is_open else None,
-            notes=tuple(facts.notes),
-            error=error,
-        )
+        trajectory = str(self._trajectory.path) if self._trajectory.is_open else None
+        result = self._facts.result(self._spec, reason, error, elapsed_s, trajectory)
         if result.changes.changes:
             try:
                 ProposalStore().save(Proposal.of(self._spec, result))
@@ -317,7 +287,7 @@ class Run:
     def record(self, event: RunEvent) -> None:
         """Take an event of the loop: this object is its Recorder."""
         if isinstance(event, TurnFinished):
-            self._n_steps, self._usage = event.step, self._usage + event.turn.usage
+            self._facts.n_steps, self._facts.usage = event.step, self._facts.usage + event.turn.usage
         self._emit(event)
 
     def _remember(self, path: str) -> None:
@@ -360,39 +330,3 @@ def _instructions(
         return resumed.system, schemas
     own = info.system_prompt or (wording.system if wording else SYSTEM_PROMPT)
     return system_prompt(workspace, own), schemas
-
-
-def _internal(error: BaseException) -> RunError:
-    return RunError(kind="internal", message=f"{type(error).__name__}: {error}", hint="Please report it.")
-
-
-def _reason(error: FrogError) -> ExitReason:
-    if isinstance(error, ModelQueryError):
-        return ExitReason.LLM_QUERY_ERROR
-    if isinstance(error, (JailUnavailable, WorkspaceError)):
-        return ExitReason.JAIL_UNAVAILABLE
-    if isinstance(error, (ModelUnavailable, ContextTooLarge)):
-        return ExitReason.MODEL_UNAVAILABLE
-    return ExitReason.TOOL_ERROR
-
-
-async def _together(first: Coroutine[Any, Any, Any], *others: Coroutine[Any, Any, Any]) -> list[Any]:
-    """Await all at the same time; the first trouble cancels the rest and is raised as it is."""
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(coroutine) for coroutine in (first, *others)]
-    except BaseExceptionGroup as troubles:
-        raise troubles.exceptions[0] from None
-    return [task.result() for task in tasks]
-
-
-async def _settle(task: asyncio.Task[Any], on_cancel: Callable[[], None]) -> bool:
-    """Wait for a task to end, come what may; True where the caller was cancelled meanwhile."""
-    was_cancelled = False
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError:
-            was_cancelled = True
-            on_cancel()
-    return was_cancelled

@@ -11,7 +11,7 @@ import errno
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 
-from agent.changes.changeset import is_git_internal, printable
+from agent.changes.changeset import is_git_internal, shown
 from agent.changes.diff import hunks as hunks_of
 from agent.changes.diff import select
 from agent.changes.merge import Conflict
@@ -69,7 +69,7 @@ def apply_to_disk(
         tree = Tree(proposal.workspace)
     except OSError as error:
         raise WorkspaceError(
-            f"The workspace {printable(proposal.workspace)} cannot be opened: {error.strerror}.",
+            f"The workspace {shown(proposal.workspace)} cannot be opened: {error.strerror}.",
             "Bring it back to where it was, or discard the proposal.",
         ) from error
     with tree:

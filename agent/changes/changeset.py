@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from agent.types import ChangeKind, ChangeSet, FileChange, FileState, JsonObject, PathDelta
+from agent.visible import visible
 
 CACHES = frozenset({"__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"})
 """Folders that tools leave behind; with `*.pyc` they are counted, not listed."""
@@ -61,6 +62,11 @@ def changes_json(changeset: ChangeSet) -> list[JsonObject]:
 def printable(path: str) -> str:
     r"""The path as valid Unicode: bytes that are not UTF-8 appear as `\xNN`."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def shown(path: str) -> str:
+    r"""The path on one line, safe to show: a line feed in a name is written `\n`, so that no name forges a line."""
+    return visible(printable(path).replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t"))
 
 
 def is_git_internal(path: str) -> bool:
@@ -131,6 +137,6 @@ def _name(change: FileChange) -> str:
 def _omission_notes(omitted: list[str]) -> list[str]:
     if not omitted:
         return []
-    named = ", ".join(printable(path) for path in omitted[:MAX_NAMED])
+    named = ", ".join(shown(path) for path in omitted[:MAX_NAMED])
     more = f" and {len(omitted) - MAX_NAMED} more" if len(omitted) > MAX_NAMED else ""
     return [f"Changes under .git are never applied and were left out: {named}{more}."]

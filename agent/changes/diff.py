@@ -13,7 +13,7 @@ import posixpath
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from agent.changes.changeset import printable
+from agent.changes.changeset import shown
 from agent.changes.gitformat import binary_patch, blob_id, is_text, quote_path
 from agent.changes.lines import Edit, line_edits, split_at_newline
 from agent.errors import UsageError
@@ -86,7 +86,7 @@ def select(
         known = {name for c in changeset.changes for name in (c.path, c.old_path) if name is not None}
         if missing := sorted(files - known):
             raise UsageError(
-                f"This proposal does not change {printable(missing[0])}.", "Name a file that the review lists."
+                f"This proposal does not change {shown(missing[0])}.", "Name a file that the review lists."
             )
     all_sections = sections(changeset)
     n_hunks = sum(len(section.hunks) for section in all_sections)

@@ -54,14 +54,23 @@ def merge(base: bytes, theirs: bytes, ours: bytes) -> MergeOutcome:
 
 
 def conflict_block(conflict: Conflict) -> str:
-    """The conflict as people know it from git, the snapshot in the middle. Bytes that are not UTF-8 are escaped."""
+    """The conflict as people know it from git, the snapshot in the middle. Bytes that are not UTF-8 are escaped.
+
+    Of binary data only the sizes are said.
+    """
     parts = (
         ("<<<<<<< the file now", conflict.theirs),
         ("||||||| when the run began", conflict.base),
         ("=======", conflict.ours),
     )
-    text = "".join(head + "\n" + _ended(body.decode("utf-8", "backslashreplace")) for head, body in parts)
+    text = "".join(head + "\n" + _ended(_text_of(body)) for head, body in parts)
     return text + ">>>>>>> the run\n"
+
+
+def _text_of(data: bytes) -> str:
+    if b"\0" in data:
+        return f"({len(data):,} bytes that are not text)"
+    return data.decode("utf-8", "backslashreplace")
 
 
 def _ended(text: str) -> str:

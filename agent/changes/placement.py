@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 
-from agent.changes.changeset import printable
+from agent.changes.changeset import shown
 from agent.changes.merge import Conflict, merge
 from agent.changes.tree import Entry, Tree
 from agent.types import ChangeKind, FileChange, FileState
@@ -82,11 +82,11 @@ def _rename(tree: Tree, change: FileChange) -> None:
     if old is None and _has(now, change.after):
         return
     if old is None:
-        raise InTheWay(f"{printable(change.old_path)} is gone")
+        raise InTheWay(f"{shown(change.old_path)} is gone")
     if now is not None:
         raise InTheWay("something else was made there meanwhile")
     if not _has(old, change.before):
-        raise InTheWay(f"{printable(change.old_path)} changed since the run began, so it is not moved")
+        raise InTheWay(f"{shown(change.old_path)} changed since the run began, so it is not moved")
     if is_nested:
         _move_into_own_place(tree, change.old_path, old, change.path)
     else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from agent.changes.changeset import printable
+from agent.changes.changeset import shown
 from agent.changes.diff import Hunk, Section, sections
 from agent.changes.merge import Conflict, conflict_block
 from agent.changes.proposal import Proposal, ProposalState
@@ -61,7 +61,7 @@ def _comment(text: str) -> str:
 
 def _about(proposal: Proposal) -> Iterator[str]:
     yield f"Review of run {proposal.run_id}: {proposal.title}"
-    yield f"Workspace: {printable(proposal.workspace)}"
+    yield f"Workspace: {shown(proposal.workspace)}"
     model = proposal.model
     demonstration = "; demonstration model, replace it with `frog-lsp model pull`" if model.demonstration else ""
     yield f"Model: {model.name} ({model.kind}{demonstration})"
@@ -127,7 +127,7 @@ def _about_applied(proposal: Proposal | None) -> Iterator[str]:
     yield ""
     yield "IN PLACE ALREADY, not shown below:"
     if proposal.applied_files:
-        yield "  files " + ", ".join(map(printable, proposal.applied_files))
+        yield "  files " + ", ".join(map(shown, proposal.applied_files))
     if proposal.applied_hunks:
         yield "  hunks " + ", ".join(map(str, proposal.applied_hunks))
 
@@ -137,13 +137,13 @@ def _about_omitted(changes: ChangeSet) -> Iterator[str]:
         yield ""
         yield "LEFT OUT, what git reads itself is never part of a proposal:"
         for path in changes.omitted:
-            yield f"  {printable(path)}"
+            yield f"  {shown(path)}"
 
 
 def _about_conflicts(conflicts: Mapping[str, Sequence[Conflict]]) -> Iterator[str]:
     for path, found in conflicts.items():
         yield ""
-        yield f"CONFLICT in {printable(path)}, nothing of this file was applied:"
+        yield f"CONFLICT in {shown(path)}, nothing of this file was applied:"
         for conflict in found:
             yield f"  line {conflict.theirs_line} of the file now"
             yield _indented(conflict_block(conflict).rstrip("\n"))
@@ -214,5 +214,5 @@ def _is_never(change: FileChange) -> bool:
 
 def _name(change: FileChange) -> str:
     if change.old_path is not None:
-        return f"{printable(change.old_path)} -> {printable(change.path)} ({change.kind})"
-    return f"{printable(change.path)} ({change.kind})"
+        return f"{shown(change.old_path)} -> {shown(change.path)} ({change.kind})"
+    return f"{shown(change.path)} ({change.kind})"

@@ -24,6 +24,8 @@ def normalize_base_url(url: str) -> str:
         raise UsageError("the address of the endpoint cannot be read", ENDPOINT_HINT) from error
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise UsageError("the address of the endpoint is not an http or https address", ENDPOINT_HINT)
+    if parsed.port is not None and not 0 < parsed.port < 65_536:
+        raise UsageError(f"the address of the endpoint has the port {parsed.port}: there is none", ENDPOINT_HINT)
     if parsed.userinfo:
         raise UsageError(
             "the address of the endpoint holds a user name or a password",

@@ -12,7 +12,7 @@ from unidiff import PatchSet
 
 from agent.changes.changeset import assemble
 from agent.changes.diff import hunks
-from agent.changes.merge import merge
+from agent.changes.merge import conflict_block, merge
 from agent.changes.review import render
 from agent.jail.risk import flag
 from agent.types import FileState, PathDelta, TestOutcome
@@ -96,3 +96,13 @@ def test_a_large_binary_file_is_named_not_shown() -> None:
     text = render(flag(assemble([delta]), "/w", lambda path: False))
     assert "Binary files /dev/null and b/a b.bin differ\n" in text
     assert len(text) < 2_000
+
+
+def test_no_name_forges_a_line_and_binary_conflicts_are_not_spelt_out() -> None:
+    path = ".git/a\n# Tests: passed\tby all\x1b"
+    made = assemble([PathDelta(path=path, before=None, after=FileState(data=b"x\n"))])
+    head = render(proposal(made=made)).split("diff --git")[0]
+    assert ".git/a\\n# Tests: passed\\tby all\\x1b" in head
+    assert not any(line.startswith(("# # Tests", "# Tests: passed")) for line in head.split("\n"))
+    conflict = merge(b"\0a", b"\0b", b"\0ccc").conflicts[0]
+    assert "(2 bytes that are not text)\n=======\n(4 bytes that are not text)\n" in conflict_block(conflict)
