@@ -62,6 +62,8 @@ def conversation(made: Project, random: Random, *, plain: bool = False) -> list[
     count = "1 replacement"
     if 0.04 <= chance < 0.09:
         spans += _missed(made, random)
+    elif 0.2 <= chance < 0.225:
+        return spans + _given_up(made, random)
     elif 0.09 <= chance < 0.12 and made.family in ("name", "stale", "attr"):
         again, count = _many(made, random)
         spans += again
@@ -128,6 +130,18 @@ def _missed(made: Project, r: Random) -> list[Span]:
         Span(call("Read", "Read the file again.", file_path=made.path), said=True),
         Span(observed(show_file(made.path, made.files[made.path])), said=False),
         Span(edit_call(made, made.path), said=True),
+    ]
+
+
+def _given_up(made: Project, r: Random) -> list[Span]:
+    """A second edit that fails: say so and stop."""
+    spans = _missed(made, r)
+    last = r.choice(("ValueError: old_string was not found", "ValueError: old_string and new_string are the same"))
+    return [
+        *spans[:-1],
+        Span(edit_call(made, made.path, misspell(r, made.old)), said=False),
+        Span(observed(last), said=False),
+        Span(answer("The edit does not match.", f"I could not change {made.path}."), said=True),
     ]
 
 

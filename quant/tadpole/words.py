@@ -61,6 +61,19 @@ RESERVED = frozenset(keyword.kwlist) | frozenset(
     """.split()
 )
 
+# Pieces that the tokenizer has but few words use: invented words bring them in, so that all can be copied.
+_PIECES = """
+ount val est ice ass assi assist assistan dis disco retur pyth unit unitte fi repla replacem nam imp impor sel cla
+defin define wro wron wit sr mi miss thi erro att attri attribu missp misspel hel don ob obje fai sh shoul app appen
+ad tool fun func functi function helper peo wh whet fin rule upd updat returne sho che mak stil com compu tot appl
+cal stri strin nee need giv give cas renam rename chan doe wor asser assert rec inst instea foun brok mat ag may sw
+swap tit cap capit capital capitali bas nex ano anot ex fir depre deprec deprecat deprecate ful rando iter heap stat
+stati statist statistic resu resul col colle collec collecti collection calen calend oper operat dat datet dateti
+tex text textw textwra yea fra frac fracti fraction js dec decim dig digit step op failu failure dire direct
+director doc say num number tw belo gm calle shor kep wher sub sm small acce va vari varia asc asci medi median nsm
+nsmal nsmalle nsmallest smaller ty redu larg larger twice dum dump dumps ceil timed timedel day forgo forgot forgott
+spe spec specif matche tmp srv exa exact exactl exactly leap isleap inval invalid syn synta syntax
+""".split()
 _HEADS = "b c d f g h j k l m n p r s t v w z br cr dr fl gr kl pl pr sk sl st tr".split()
 _VOWELS = "a e i o u ai ea ou".split()
 _TAILS = ["", "", "n", "r", "l", "s", "m", "x", "k", "t"]
@@ -97,6 +110,10 @@ class Names:
         while True:
             syllables = r.choice((1, 2, 2, 2, 3))
             word = "".join(r.choice(_HEADS) + r.choice(_VOWELS) for _ in range(syllables)) + r.choice(_TAILS)
+            if r.random() < 0.35:
+                word = r.choice(
+                    (r.choice(_PIECES) + word[:3], word[:3] + r.choice(_PIECES), r.choice(_PIECES) + word[-2:])
+                )
             if len(word) >= 4 and not is_demo_word(word) and word not in RESERVED:
                 return word
 
