@@ -15,8 +15,8 @@ from agent.cli import EXIT_CONFLICT
 from agent.cli_parser import EXIT_ERROR, EXIT_OK, positive_int, print_json, say, write_stdout
 from agent.defaults import load_defaults
 from agent.errors import ProposalError, UsageError
-from agent.trajectory import forget_trajectories, read_trajectory, trajectories_dir
-from agent.types import JsonObject
+from agent.trajectory import forget_trajectories, peek_trajectory, read_trajectory, trajectories_dir
+from agent.types import Issue, JsonObject
 from agent.visible import visible, visible_diff, visible_line
 
 
@@ -81,13 +81,13 @@ def _row(proposal: Proposal) -> JsonObject:
 def _trajectory_row(path: Path) -> JsonObject:
     title, workspace, reason, state, created_s = "", "", None, "", path.stat().st_mtime
     try:
-        read = read_trajectory(path)
-        title, workspace = read.issue.title, str(read.header.get("workspace", ""))
-        created_s = float(read.header.get("started_at") or created_s)
-        reason = None if read.outcome is None else str(read.outcome.get("exit_reason"))
+        header, outcome = peek_trajectory(path)
+        title, workspace = Issue(text=str(header.get("issue", ""))).title, str(header.get("workspace", ""))
+        created_s = float(header.get("started_at") or created_s)
+        reason = None if outcome is None else str(outcome.get("exit_reason"))
         # without its last line the run was killed, or goes on right now
-        state = "unfinished" if read.outcome is None else "cancelled" if reason == "cancelled" else "nothing"
-    except (UsageError, ValueError):
+        state = "unfinished" if outcome is None else "cancelled" if reason == "cancelled" else "nothing"
+    except (UsageError, ValueError, TypeError):
         state = "unreadable"
     return {
         "run_id": path.stem,

@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from agent.config import make_private_dir, state_dir
 from agent.errors import UsageError
@@ -247,6 +247,37 @@ def read_trajectory(path: str | os.PathLike[str]) -> Trajectory:
         entries=tuple(reader.entries),
         outcome=reader.outcome,
     )
+
+
+def peek_trajectory(path: str | os.PathLike[str]) -> tuple[JsonObject, JsonObject | None]:
+    """The header and the outcome (None where there is no last line yet), without reading what lies between.
+
+    Raises UsageError.
+    """
+    try:
+        with open(path, "rb") as file:
+            header = json.loads(file.readline(_MAX_LINE_BYTES))
+            end = _last_line(file)
+        if header["trajectory_format"] != FORMAT:
+            raise ValueError("another format")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{os.fspath(path)} is no trajectory", "`frog-lsp runs --forget` deletes it.") from error
+    try:
+        last = json.loads(end)
+    except ValueError:
+        return header, None  # half written
+    return header, last if isinstance(last, dict) and "exit_reason" in last else None
+
+
+def _last_line(file: BinaryIO) -> bytes:
+    """The last line of a file, read from its end."""
+    size, n_bytes = file.seek(0, os.SEEK_END), 4096
+    while True:
+        n_bytes = min(size, 2 * n_bytes)
+        file.seek(size - n_bytes)
+        tail = file.read(n_bytes).rstrip(b"\n")
+        if b"\n" in tail or n_bytes == size:
+            return tail.rpartition(b"\n")[2]
 
 
 @dataclass(slots=True)

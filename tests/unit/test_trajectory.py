@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from agent.errors import UsageError
-from agent.trajectory import Restart, Step, TrajectoryWriter, forget_trajectories, read_trajectory
+from agent.trajectory import (
+    Restart,
+    Step,
+    TrajectoryWriter,
+    forget_trajectories,
+    peek_trajectory,
+    read_trajectory,
+)
 from agent.types import (
     CallProblem,
     ChangeSet,
@@ -152,6 +159,24 @@ def test_a_half_written_last_line_is_left_out(tmp_path: Path, n_cut: int) -> Non
     made.path.write_bytes(data.replace(b'{"step": 1', b'{"step: 1'))
     with pytest.raises(UsageError, match="line 4"):
         read_trajectory(made.path)
+
+
+def test_cut_at_any_byte_what_was_complete_is_read(tmp_path: Path) -> None:
+    made = writer(tmp_path)
+    made.record(TurnFinished(step=1, turn=TURN))
+    made.record(ToolFinished(step=1, call=CALL, observation=SEEN))
+    made.record(finished())
+    made.close()
+    data = made.path.read_bytes()
+    ends = [at + 1 for at, byte in enumerate(data) if byte == 10]
+    for n_bytes in range(ends[0], len(data)):
+        made.path.write_bytes(data[:n_bytes])
+        read = read_trajectory(made.path)
+        header, outcome = peek_trajectory(made.path)
+        assert header == read.header
+        assert (outcome is None) is (read.outcome is None)
+        # a line without its newline is whole too
+        assert len(read.steps) == int(n_bytes >= ends[3] - 1)
 
 
 @pytest.mark.parametrize("data", [b"", b"[]\n", b"not json\n", b'{"trajectory_format": "other"}\n', b"\xff\xfe\n"])
