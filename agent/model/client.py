@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -35,7 +35,8 @@ class WorkerOptions:
 class WorkerModel:
     """One conversation with a model in a worker process; a `ChatModel`.
 
-    With a `keeper` the process outlives `close` and is used again; else it ends with it.
+    With a `keeper` the process outlives `close` and is used again; else it ends with it. `on_loading` gets the share
+    of the file that is loaded, from 0 to 1.
     """
 
     def __init__(
@@ -46,12 +47,14 @@ class WorkerModel:
         context_is_explicit: bool = False,
         options: WorkerOptions | None = None,
         keeper: WorkerKeeper | None = None,
+        on_loading: Callable[[float], None] | None = None,
     ) -> None:
         self._file = file
         self._seed = seed
         self._context_is_explicit = context_is_explicit
         self._options = options or WorkerOptions()
         self._keeper = keeper
+        self._on_loading = on_loading
         self._worker: WorkerProcess | None = None
         self._limits = Limits()
         self._tools: Sequence[JsonObject] = ()
@@ -74,6 +77,8 @@ class WorkerModel:
         try:
             return await self._load(header, facts)
         except BaseException:
+            if self._worker is not None and self._keeper is not None:
+                await _finish(self._worker.stop_generating())  # the next run must not wait for this model
             await self.close()
             raise
 
@@ -82,7 +87,6 @@ class WorkerModel:
             self._worker = await WorkerProcess.start()
         room = available_bytes() + (self._keeper.held_bytes if self._keeper else 0)
         plan = plan_context(header, self._limits.context_tokens, room, self._context_is_explicit)
-        need = estimate(header)
         self._worker.on_notification = self._notified
         opened = await self._ask(
             "open",
@@ -92,12 +96,12 @@ class WorkerModel:
                 "n_ctx": plan.n_ctx,
                 "n_threads": self._options.n_threads or (1 if header.tensor_bytes < SMALL_BYTES else physical_cores()),
                 "gpu_layers": self._options.n_gpu_layers,
-                "repack": need.total_bytes(plan.n_ctx) <= room,
+                "repack": plan.repack,
                 "sampling": asdict(facts.sampling),
             },
         )
         if self._keeper is not None:
-            self._keeper.held_bytes = need.total_bytes(plan.n_ctx)
+            self._keeper.held_bytes = estimate(header).total_bytes(plan.n_ctx)
         self._opens_thinking = bool(opened["opens_thinking"])
         self._n_ctx = int(opened["n_ctx"])
         return ModelInfo(
@@ -191,6 +195,8 @@ class WorkerModel:
             self._on_text(str(params["text"]))
         elif method == "prefill" and self._on_prefill is not None:
             self._on_prefill(int(params["done"]), int(params["total"]))
+        elif method == "loading" and self._on_loading is not None:
+            self._on_loading(float(params["share"]))
 
 
 def _look_at(file: ModelFile) -> tuple[GgufHeader, ModelFacts]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -41,7 +42,7 @@ class LoadedModel:
         callback = lib.llama_progress_callback(lambda share, _data: on_progress(share))
         params.progress_callback = callback
         self._lib = lib
-        self.raw: Any = lib.llama_model_load_from_file(path.encode(), params)
+        self.raw: Any = lib.llama_model_load_from_file(os.fsencode(path), params)
         if not self.raw:
             raise ModelFileError(
                 "llama.cpp cannot load the model file",

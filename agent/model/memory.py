@@ -16,6 +16,9 @@ CHECKPOINT_BYTES = 384 * MIB
 """The budget of saved states in the worker: seven of the 4B model's 50.25 MiB."""
 
 SMALLEST_CONTEXT = 2048
+ENOUGH_CONTEXT = 65_536
+"""With 64 K and its own summaries FrogNano keeps its whole score: beyond it, a fast prefill is worth more."""
+
 CONTEXT_STEP = 256
 _OVERHEAD_BYTES = 300 * MIB  # Python, llama.cpp, compute buffers at micro-batches of 256: measured about 0.3 GiB
 _REPACKED_SHARE = 0.64  # of the weights, when llama.cpp repacks 4-bit tensors for the processor: 1.6 of 2.5 GiB
@@ -50,10 +53,14 @@ class MemoryNeed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextPlan:
-    """The context that a model is opened with, and what a person should know of it."""
+    """The context that a model is opened with, and what a person should know of it.
+
+    `repack`: whether there is memory for llama.cpp to repack the weights, which makes reading a prompt faster.
+    """
 
     n_ctx: int
     note: str | None = None
+    repack: bool = True
 
 
 def estimate(header: GgufHeader, *, kv_bits: float = 16.0) -> MemoryNeed:
@@ -78,27 +85,35 @@ def plan_context(header: GgufHeader, wanted: int, available_bytes: int, explicit
     even 2,048 tokens fit.
     """
     need = estimate(header)
-    room = int(available_bytes * (1 - _SPARE_SHARE)) - need.fixed_bytes
-    per_token = max(1, need.kv_bytes_per_token)
-    fits = max(0, room) // per_token // CONTEXT_STEP * CONTEXT_STEP
     trained = header.number("context_length") or wanted
+    room = int(available_bytes * (1 - _SPARE_SHARE)) - need.fixed_bytes
+    fits = _fitting(room, need)
+    repack = fits >= min(wanted, trained, wanted if explicit else ENOUGH_CONTEXT)
+    if not repack:
+        fits = _fitting(room + need.repacked_bytes, need)
     if fits < min(SMALLEST_CONTEXT, trained, wanted):
-        smallest = need.total_bytes(min(SMALLEST_CONTEXT, trained, wanted))
+        smallest = need.total_bytes(min(SMALLEST_CONTEXT, trained, wanted)) - need.repacked_bytes
         raise ModelUnavailable(
             f"the model needs about {smallest / GIB:.1f} GiB of memory and {available_bytes / GIB:.1f} GiB are free",
             "Close other programs, or use a smaller model: see `frog-lsp model list`.",
         )
     largest = min(trained, fits)
     if wanted <= largest:
-        return ContextPlan(n_ctx=wanted)
-    why = f"the model was trained with {trained:,}" if trained <= fits else f"no more than {fits:,} fit in memory"
+        return ContextPlan(n_ctx=wanted, repack=repack)
+    why = f"the model was trained with {trained:,}" if trained <= fits else "no more fits in memory now"
     if explicit:
         raise ContextTooLarge(
             f"a context of {wanted:,} tokens is too large: {why}", f"The largest is {largest}.", largest=largest
         )
     return ContextPlan(
-        n_ctx=largest, note=f"The context was lowered from {wanted:,} to {largest:,} tokens: {why} tokens."
+        n_ctx=largest,
+        note=f"The context was lowered from {wanted:,} to {largest:,} tokens: {why}.",
+        repack=repack,
     )
+
+
+def _fitting(room_bytes: int, need: MemoryNeed) -> int:
+    return max(0, room_bytes) // max(1, need.kv_bytes_per_token) // CONTEXT_STEP * CONTEXT_STEP
 
 
 def _layers(header: GgufHeader) -> tuple[int, int]:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from agent.errors import FrogError, ModelQueryError
+from agent.errors import FrogError, ModelQueryError, ModelUnavailable
 from agent.ipc.framing import FrameError, read_frame, write_frame
 from agent.ipc.messages import check_hello, hello_params
 from agent.types import JsonObject, Observation, ToolCall, Turn
@@ -117,10 +117,16 @@ class Worker:
 
     def _open(self, params: JsonObject) -> JsonObject:
         """Load the model and make the context, or keep those that are there."""
+        try:
+            from agent.model.engine import Engine
+            from agent.model.engine_chat import Conversation
+            from agent.model.engine_context import LoadedModel
+        except (ImportError, OSError) as error:
+            raise ModelUnavailable(
+                f"llama-cpp-python is not there or does not load: {error}",
+                "Install it; it is compiled once, which takes some minutes. The README says how.",
+            ) from error
         from agent.model.chat_format import ChatFormat
-        from agent.model.engine import Engine
-        from agent.model.engine_chat import Conversation
-        from agent.model.engine_context import LoadedModel
         from agent.model.sampling import Sampling
 
         info = os.stat(params["path"])

@@ -31,6 +31,12 @@ _ERRORS: dict[str, type[FrogError]] = {
     kind.kind: kind for kind in (ContextOverflow, ModelFileError, ModelQueryError, ModelUnavailable)
 }
 
+_DEATH_HINTS = {
+    int(signal.SIGKILL): "It may have run out of memory: try a smaller --context or a smaller model.",
+    int(signal.SIGILL): "llama-cpp-python was compiled for another processor: compile it again on this machine.",
+    int(signal.SIGABRT): "llama.cpp gave up; its last words are above. Try a smaller --context, or another model file.",
+}
+
 OnNotification = Callable[[str, JsonObject], None]
 
 
@@ -141,10 +147,8 @@ class WorkerProcess:
             how = f"was ended by {name}"
         else:
             how = f"ended with exit code {code}"
-        hint = "It may have run out of memory: try a smaller --context or a smaller model." if code == -9 else ""
-        return ModelUnavailable(
-            f"the model worker {how} ({what}){self._last_words()}", hint or "Run `frog-lsp doctor`."
-        )
+        hint = _DEATH_HINTS.get(-code, "Run `frog-lsp doctor`.")
+        return ModelUnavailable(f"the model worker {how} ({what}){self._last_words()}", hint)
 
     def _last_words(self) -> str:
         lines = [line.strip() for line in self._tail.decode("utf-8", "replace").splitlines() if line.strip()]

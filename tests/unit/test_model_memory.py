@@ -56,12 +56,19 @@ def test_the_context_that_fits() -> None:
     assert plan_context(REAL, 131_072, 32 * GIB).n_ctx == 131_072
     assert plan_context(REAL, 131_072, 32 * GIB).note is None
     plan = plan_context(REAL, 131_072, 8 * GIB)
-    assert 16_384 < plan.n_ctx < 131_072 and plan.n_ctx % 256 == 0
-    assert "lowered from 131,072" in (plan.note or "") and "fit in memory" in (plan.note or "")
+    assert 65_536 < plan.n_ctx < 131_072 and plan.n_ctx % 256 == 0 and plan.repack
+    # Below 64 K the copies for a faster prefill are given up first.
+    assert not plan_context(REAL, 131_072, 6 * GIB).repack
+    assert plan_context(REAL, 131_072, 6 * GIB).n_ctx > 65_536
+    assert plan_context(REAL, 131_072, 4 * GIB).n_ctx < 65_536
+    assert not plan_context(REAL, 131_072, 9 * GIB, explicit=True).repack
+    plan = plan_context(REAL, 131_072, 7 * GIB)
+    assert "lowered from 131,072" in (plan.note or "") and "fits in memory" in (plan.note or "")
     assert plan_context(REAL, 300_000, 64 * GIB).n_ctx == 262_144
     with pytest.raises(ContextTooLarge) as caught:
-        plan_context(REAL, 131_072, 8 * GIB, explicit=True)
-    assert caught.value.largest == plan.n_ctx
+        plan_context(REAL, 131_072, 7 * GIB, explicit=True)
+    assert plan.n_ctx <= caught.value.largest < 131_072
+    assert plan_context(REAL, caught.value.largest, 7 * GIB, explicit=True).n_ctx == caught.value.largest
     with pytest.raises(ModelUnavailable, match="GiB are free"):
         plan_context(REAL, 131_072, 3 * GIB)
     assert plan_context(REAL, 1024, 32 * GIB, explicit=True).n_ctx == 1024
