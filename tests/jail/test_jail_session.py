@@ -259,3 +259,16 @@ async def test_what_a_killed_process_left_is_removed_by_the_next(
     session = await open_session(JailSpec(workspace=str(workspace)), zipapp(FILES_RUNNER), backend="files")
     await session.close()
     assert os.listdir(folder) == ["view-new"]
+
+
+async def test_a_view_on_disk_is_bounded(workspace: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("agent.jail.namespaces.memory_view_works", lambda: False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    session = await start(workspace, limits=JailLimits(view_bytes=4 << 20))
+    script = "for i in $(seq 1000); do head -c 1M /dev/urandom >f$i; sleep 0.05; done"
+    assert (await ask(session, script)).startswith("-9 ")
+    view = await session.stop()
+    assert 4 < len(os.listdir(view.upper_fd)) < 200
+    os.close(view.upper_fd)
+    await session.close()
+    assert any("view_bytes" in note for note in session.notes)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 _TICK_MS = 100
+_DISK_TICK_S = 0.5
 
 
 def run_init(plan: dict[str, Any], runner: bytes, status: StatusPipe) -> None:
@@ -28,11 +29,12 @@ def run_init(plan: dict[str, Any], runner: bytes, status: StatusPipe) -> None:
         _signal.signal(_signal.SIGINT, _signal.SIG_DFL)  # the default of PID 1 is to ignore its children's signals
         upper = build_root(plan, runner)
         status.send(b"VIEW", upper)
-        os.close(upper)
+        if not plan["disk_view"]:  # memory has its bound by itself
+            os.close(upper)
         pid = _start_runner(plan, status)
         status.send(b"READY")
         _close_standard_streams()
-        ended = _watch(plan, pid, status)
+        ended = _watch(plan, pid, status, upper if plan["disk_view"] else None)
         _end_everything()
         status.send(b"EXIT %d" % ended if ended is not None else b"GONE")
     except kernel.StepError as error:
@@ -98,9 +100,10 @@ def _close_standard_streams() -> None:
     os.close(null)
 
 
-def _watch(plan: dict[str, Any], runner: int, status: StatusPipe) -> int | None:
+def _watch(plan: dict[str, Any], runner: int, status: StatusPipe, view_on_disk: int | None) -> int | None:
     """Reap and watch until the runner ended (its wait status), or None when the other side is gone."""
     deadline = time.monotonic() + plan["wall_s"]
+    next_look_at_disk = 0.0
     end_of_runner = os.pidfd_open(runner)
     poll = select.poll()
     poll.register(end_of_runner, select.POLLIN)
@@ -112,11 +115,21 @@ def _watch(plan: dict[str, Any], runner: int, status: StatusPipe) -> int | None:
         ended = _reap(runner)
         if ended is not None:
             return ended
-        if time.monotonic() > deadline:
-            status.send(b"LIMIT wall_s")
-            os.kill(runner, _signal.SIGKILL)
+        now = time.monotonic()
+        pids = watch.processes()
+        if now > deadline:
+            _end_those(b"wall_s", [runner], status)
             continue
-        _enforce(plan, runner, status)
+        if broken := _broken_limit(plan, pids):
+            spares = plan["spares_runner"] and watch.own_bytes(runner) <= plan["memory_bytes"]
+            _end_those(broken, [pid for pid in pids if not (spares and pid == runner)], status)
+            watch.remove_unattached_memory()
+        elif view_on_disk is not None and now > next_look_at_disk:
+            if watch.is_tree_over(view_on_disk, plan["view_bytes"], plan["view_inodes"]):
+                _end_those(
+                    b"view_bytes", [pid for pid in pids if not (plan["spares_runner"] and pid == runner)], status
+                )
+            next_look_at_disk = now + 10 * (time.monotonic() - now) + _DISK_TICK_S
 
 
 def _reap(runner: int) -> int | None:
@@ -134,25 +147,21 @@ def _reap(runner: int) -> int | None:
     return ended
 
 
-def _enforce(plan: dict[str, Any], runner: int, status: StatusPipe) -> None:
-    """Kill what uses too much: everything but the runner first, so that the run itself can go on."""
-    pids = watch.processes()
-    limit = plan["memory_bytes"]
+def _broken_limit(plan: dict[str, Any], pids: list[int]) -> bytes | None:
     if len(pids) > plan["processes"] + 300:
-        broken = b"processes"
-    elif watch.memory_bytes(pids, limit) > limit:
-        broken = b"memory_bytes"
-    else:
-        return
-    status.send(b"LIMIT " + broken)
-    others = [pid for pid in pids if pid != runner]
-    spares = plan["spares_runner"] and (broken == b"processes" or watch.memory_bytes([runner], limit) <= limit)
-    for pid in others if spares else [*others, runner]:
+        return b"processes"
+    limit = plan["memory_bytes"]
+    return b"memory_bytes" if watch.memory_bytes(pids, limit) > limit else None
+
+
+def _end_those(limit: bytes, pids: list[int], status: StatusPipe) -> None:
+    """Say which limit was met and kill these processes: all but the runner first, so that the run can go on."""
+    status.send(b"LIMIT " + limit)
+    for pid in pids:
         try:
             os.kill(pid, _signal.SIGKILL)
         except ProcessLookupError:
             continue
-    watch.remove_unattached_memory()
 
 
 def _end_everything() -> None:

@@ -25,6 +25,26 @@ def memory_bytes(pids: list[int], limit: int) -> int:
     return total if total <= limit else unattached + sum(_proportional_bytes(pid) for pid in pids)
 
 
+def own_bytes(pid: int) -> int:
+    """The exact memory of one process."""
+    return _proportional_bytes(pid)
+
+
+def is_tree_over(root: int, max_bytes: int, max_entries: int) -> bool:
+    """Whether the tree below an open folder takes more than this on disk; stops at the first excess."""
+    used_bytes = entries = 0
+    for _, folders, files, here in os.fwalk(".", dir_fd=root, onerror=None):
+        entries += len(folders) + len(files)
+        for name in files:
+            try:
+                used_bytes += os.stat(name, dir_fd=here, follow_symlinks=False).st_blocks * 512
+            except OSError:
+                continue  # it went meanwhile
+        if used_bytes > max_bytes or entries > max_entries:
+            return True
+    return False
+
+
 def remove_unattached_memory() -> None:
     """Remove the System V shared memory that nobody has attached: no end of a process would free it."""
     for number, _ in _unattached_segments():
