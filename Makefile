@@ -7,6 +7,7 @@ BIN := .venv/bin
 PYTEST := $(BIN)/python -m pytest
 # Nothing from the caller's environment may decide what is installed or tested.
 export UV_PYTHON_DOWNLOADS := never
+export UV_SYSTEM_CERTS := true
 export UV_PROJECT_ENVIRONMENT := .venv
 export PYTHONDONTWRITEBYTECODE := 1
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME
