@@ -51,7 +51,7 @@ def collect(view: PrivateView, baseline: Baseline, limits: CollectLimits | None 
 
 
 class _FullError(Exception):
-    """The bound on the number of paths is reached."""
+    """The bound on paths or bytes is reached."""
 
 
 @dataclass(slots=True)
@@ -71,7 +71,8 @@ class _Walk:
         except _FullError:
             if depth > 0:
                 raise
-            self.notes.append(f"More than {self.limits.paths} paths changed: the rest is not part of the proposal.")
+            allowed = f"{self.limits.paths} paths or {2 * self.limits.total_bytes >> 20} MiB"
+            self.notes.append(f"More than {allowed} changed: the rest is not part of the proposal.")
 
     def _compare_folder(self, folder: int, path: str, *, opaque: bool, depth: int) -> None:
         if depth > self.limits.depth:
@@ -128,7 +129,7 @@ class _Walk:
             return
         if stat.S_ISREG(info.st_mode) and after.data is None:
             self.notes.append(f"{_shown(path)}: {info.st_size} bytes are too many for a proposal; it is not applied.")
-        self.n_bytes += len(after.data or b"")
+        self.n_bytes += len(after.data or b"") + len((before and before.data) or b"")
         self._add(PathDelta(path=path, before=before, after=after, base_known=known))
 
     def compare_lost_buffers(self) -> None:
@@ -174,7 +175,8 @@ class _Walk:
             self._add(PathDelta(path=path, before=before, after=None, base_known=known))
 
     def _add(self, delta: PathDelta) -> None:
-        if len(self.deltas) >= self.limits.paths:
+        # what was there before counts as well: it is shown, and kept to undo
+        if len(self.deltas) >= self.limits.paths or self.n_bytes > 2 * self.limits.total_bytes:
             raise _FullError
         self.deltas.append(delta)
 
