@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from agent.model.tool_calls import IncrementalParser, parse
@@ -58,6 +58,7 @@ CALLS = st.one_of(
 )
 
 
+@settings(deadline=None)
 @given(st.lists(CALLS, min_size=1, max_size=3))
 def test_what_is_rendered_is_read_back(calls: list[tuple[str, dict[str, str]]]) -> None:
     text = "Thinking.\n</think>\n\n" + "\n".join(render(name, arguments) for name, arguments in calls)
@@ -67,6 +68,7 @@ def test_what_is_rendered_is_read_back(calls: list[tuple[str, dict[str, str]]]) 
     assert (parsed.reasoning, parsed.content) == ("Thinking.", "")
 
 
+@settings(deadline=None)
 @given(VALUES, VALUES)
 def test_a_balanced_pair_may_stand_in_a_value(before: str, after: str) -> None:
     value = f"{before}\n{render('Read', {'file_path': 'a'})}\n{after}"
@@ -75,6 +77,7 @@ def test_a_balanced_pair_may_stand_in_a_value(before: str, after: str) -> None:
     assert [dict(call.arguments) for call in parsed.calls] == [{"file_path": "f", "content": value}]
 
 
+@settings(deadline=None)
 @given(NASTY, st.sampled_from(["stop", "length"]))
 def test_nothing_raises(text: str, finish: str) -> None:
     parsed = parse(text, finish=finish)  # type: ignore[arg-type]
@@ -84,6 +87,7 @@ def test_nothing_raises(text: str, finish: str) -> None:
         assert not parsed.calls and not parsed.problems
 
 
+@settings(deadline=None)
 @given(NASTY, st.lists(st.integers(0, 200), max_size=20))
 def test_any_split_gives_the_same(text: str, cuts: list[int]) -> None:
     data = text.encode("utf-8", "replace")

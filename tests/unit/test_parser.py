@@ -363,9 +363,9 @@ def test_command_gives_plain_json() -> None:
     ],
 )
 def test_time_is_linear_in_the_text(unit: str) -> None:
-    value = unit * (1_000_000 // len(unit))
+    value = unit * (400_000 // len(unit))
     text = THOUGHT + block("Write", file_path="f", content=value)
     began = time.process_time()  # not the clock on the wall: others may have the processor
     parsed = parse(text)
-    assert time.process_time() - began < 3
+    assert time.process_time() - began < 1.5
     assert parsed.calls or parsed.problems
