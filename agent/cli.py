@@ -81,7 +81,9 @@ def run_fix(arguments: argparse.Namespace) -> int:
 
     def on_hard_stop() -> None:
         if arguments.json:
-            print_json(no_result_json(FrogError("stopped by a second interrupt")))
+            stopped = FrogError("stopped by a second interrupt", "What the run had done is lost.")
+            stopped.kind = "cancelled"
+            print_json(no_result_json(stopped))
 
     result = execute(spec, console, on_hard_stop)
     if arguments.patch is not None:

@@ -105,14 +105,8 @@ def summarize(console: Console, result: RunResult) -> None:
 
 
 def _show_change(console: Console, change: FileChange) -> None:
-    name = (
-        shown(change.path)
-        if change.old_path is None
-        else f"{shown(change.old_path)} → {shown(change.path)}"
-    )
-    line = Text(
-        f"  {_LETTERS[change.kind.value]} {name}", "default" if change.applied_by_default else "yellow"
-    )
+    name = shown(change.path) if change.old_path is None else f"{shown(change.old_path)} → {shown(change.path)}"
+    line = Text(f"  {_LETTERS[change.kind.value]} {name}", "default" if change.applied_by_default else "yellow")
     if not change.applied_by_default:
         line.append("  not applied by default", "yellow")
     console.print(line, overflow="fold")

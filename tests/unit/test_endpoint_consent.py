@@ -72,7 +72,9 @@ def test_one_form_of_an_address(url: str, base: str) -> None:
     assert normalize_base_url(url) == base
 
 
-@pytest.mark.parametrize("url", ["nope", "ftp://x/v1", "http://[::1/v1", "http://127.0.0.1:99999/v1", "http://:80/v1", ""])
+@pytest.mark.parametrize(
+    "url", ["nope", "ftp://x/v1", "http://[::1/v1", "http://127.0.0.1:99999/v1", "http://:80/v1", ""]
+)
 def test_what_is_no_address(url: str) -> None:
     with pytest.raises(UsageError, match="address of the endpoint"):
         normalize_base_url(url)
