@@ -8,6 +8,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -453,6 +454,22 @@ async def test_a_run_is_resumed_after_a_crash(project: Path, sealed: Seal) -> No
     assert model.seen == [[]]
     assert result.trajectory is not None
     assert len(read_trajectory(result.trajectory).steps) == 4
+
+
+async def test_a_full_window_goes_on_from_a_summary_and_is_resumed_there(project: Path, sealed: Seal) -> None:
+    sealed(project)
+    info = ModelInfo(kind="worker", name="m", context_tokens=4_000)
+    full = replace(turn(read("app/sum.py")), context_tokens=3_500)
+    model = Turns(full, Turn(content="add subtracts."), turn(FIX), ModelUnavailable("died"), info=info)
+    spec = RunSpec(run_id="summary", workspace=str(project), issue=Issue(text="add is wrong"))
+    crashed = await Run(spec, lambda _: None, model=model).execute()
+    assert (crashed.n_steps, kinds(crashed)) == (2, {"app/sum.py": ChangeKind.MODIFIED})
+    assert [user.split("\n")[0] for _, user in model.begun] == ["add is wrong", "add is wrong"]
+    assert model.begun[1][1].endswith("add subtracts.")
+    result, again, _ = await fix(project, turn(content="Done."), resume_from=crashed.trajectory)
+    assert (result.exit_reason, result.n_steps) == (ExitReason.AGENT, 3)
+    assert [user for _, user in again.begun] == [user for _, user in model.begun]
+    assert kinds(result) == {"app/sum.py": ChangeKind.MODIFIED}
 
 
 async def test_resume_is_refused_where_an_outcome_differs(project: Path) -> None:

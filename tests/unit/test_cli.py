@@ -215,6 +215,17 @@ def test_schema(frog: Frog) -> None:
     assert list(frog("schema", "result").json["properties"]) == RESULT_KEYS
 
 
+def test_setup_prints_a_snippet_for_each_editor_it_names(
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["setup", "no-such-editor"]) == 2
+    known = capfd.readouterr().err.partition("Known editors: ")[2].strip(" .\n").split(", ")
+    assert {"nvim", "helix", "emacs", "vscode"} <= set(known)
+    for editor in known:
+        assert main(["setup", editor]) == 0
+        assert "frog" in capfd.readouterr().out
+
+
 def test_parse(frog: Frog) -> None:
     turn = (
         "Hm.</think>\n\n<tool_call>\n<function=Read>\n<parameter=file_path>\na\n</parameter>\n</function>\n</tool_call>"
