@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import shlex
 import subprocess
 import time
 import zipfile
@@ -272,3 +273,15 @@ async def test_a_view_on_disk_is_bounded(workspace: Path, monkeypatch: pytest.Mo
     os.close(view.upper_fd)
     await session.close()
     assert any("view_bytes" in note for note in session.notes)
+
+
+async def test_a_fork_bomb_with_memory_ends_and_the_run_goes_on(workspace: Path) -> None:
+    session = await start(workspace, limits=JailLimits(memory_bytes=256 << 20, processes=200))
+    bomb = (
+        "import os\nx = bytearray(10**7)\nwhile True:\n"
+        "  try:\n    os.fork()\n    x = bytearray(x)\n  except (OSError, MemoryError):\n    pass\n"
+    )
+    answer = await ask(session, f"python3 -c {shlex.quote(f'exec({bomb!r})')}")
+    assert answer.startswith("-9 ") or "137" in answer
+    assert await ask(session, "echo on") == "0 b'on\\n'\n"
+    await session.close()

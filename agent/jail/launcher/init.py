@@ -118,17 +118,15 @@ def _watch(plan: dict[str, Any], runner: int, status: StatusPipe, view_on_disk: 
         now = time.monotonic()
         pids = watch.processes()
         if now > deadline:
-            _end_those(b"wall_s", [runner], status)
+            _stop_using(b"wall_s", None, status)
             continue
+        spared = runner if plan["spares_runner"] else None
         if broken := _broken_limit(plan, pids):
-            spares = plan["spares_runner"] and watch.own_bytes(runner) <= plan["memory_bytes"]
-            _end_those(broken, [pid for pid in pids if not (spares and pid == runner)], status)
+            _stop_using(broken, spared if watch.own_bytes(runner) <= plan["memory_bytes"] else None, status)
             watch.remove_unattached_memory()
         elif view_on_disk is not None and now > next_look_at_disk:
             if watch.is_tree_over(view_on_disk, plan["view_bytes"], plan["view_inodes"]):
-                _end_those(
-                    b"view_bytes", [pid for pid in pids if not (plan["spares_runner"] and pid == runner)], status
-                )
+                _stop_using(b"view_bytes", spared, status)
             next_look_at_disk = now + 10 * (time.monotonic() - now) + _DISK_TICK_S
 
 
@@ -154,14 +152,20 @@ def _broken_limit(plan: dict[str, Any], pids: list[int]) -> bytes | None:
     return b"memory_bytes" if watch.memory_bytes(pids, limit) > limit else None
 
 
-def _end_those(limit: bytes, pids: list[int], status: StatusPipe) -> None:
-    """Say which limit was met and kill these processes: all but the runner first, so that the run can go on."""
+def _stop_using(limit: bytes, spared: int | None, status: StatusPipe) -> None:
+    """Say which limit was met and kill all but the spared runner: the run itself can then go on."""
     status.send(b"LIMIT " + limit)
-    for pid in pids:
-        try:
-            os.kill(pid, _signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+    try:
+        if spared is None:
+            os.kill(-1, _signal.SIGKILL)
+            return
+        os.kill(-1, _signal.SIGSTOP)  # all at once: what forks cannot run away
+        for pid in watch.processes():
+            if pid != spared:
+                os.kill(pid, _signal.SIGKILL)
+        os.kill(spared, _signal.SIGCONT)
+    except ProcessLookupError:
+        return  # PID 1 alone is left
 
 
 def _end_everything() -> None:
