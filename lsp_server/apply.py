@@ -13,6 +13,7 @@ import shlex
 from collections.abc import Callable, Container, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from agent.changes.changeset import printable
 from agent.changes.merge import Conflict, merge
 from agent.types import ChangeKind, FileChange
 from lsp_server.buffers import Buffer
@@ -422,7 +423,7 @@ class Applier:
         return f"the editor rejected the edit: {reason}" if reason else "the editor rejected the edit"
 
     def _settle(self, change: FileChange, outcome: FileOutcome, detail: str) -> None:
-        self._outcomes[change.path] = {"path": change.path, "outcome": outcome, "detail": detail}
+        self._outcomes[change.path] = {"path": printable(change.path), "outcome": outcome, "detail": detail}
 
     def _by_hand(self, change: FileChange, detail: str) -> None:
         self._settle(change, "by-hand", detail)

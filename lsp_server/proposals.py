@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 
+from agent.changes.changeset import printable
 from agent.changes.diff import hunks as hunks_of
 from agent.changes.diff import patch, select
 from agent.changes.proposals import Proposal, ProposalStore
@@ -169,18 +170,23 @@ class Proposals:
         if is_named or not may_ask or not can_all:
             return await applier.apply_structure(changes)
         self._application.spawn(self._ask_for_structure(record, applier, changes))
-        return [{"path": change.path, "outcome": "asked", "detail": "waits for your answer"} for change in changes]
+        return [
+            {"path": printable(change.path), "outcome": "asked", "detail": "waits for your answer"}
+            for change in changes
+        ]
 
     async def _ask_for_structure(self, record: RunRecord, applier: Applier, changes: list[FileChange]) -> None:
         words = ", ".join(
-            f"rename {change.old_path} to {change.path}" if change.old_path else f"delete {change.path}"
+            f"rename {printable(change.old_path)} to {printable(change.path)}"
+            if change.old_path
+            else f"delete {printable(change.path)}"
             for change in changes
         )
         try:
             answer = await self._session.client.ask(f"FrogNano also wants to {words}.", ["Do it", "Keep the files"])
         except NoAnswerError as error:
             logger.info("%s", error)
-            names = ", ".join(change.path for change in changes)
+            names = ", ".join(printable(change.path) for change in changes)
             self._session.client.show(f"Not done: {words}. Name them in frog.apply to do it: {names}.")
             return
         if answer != "Do it":
@@ -199,7 +205,7 @@ class Proposals:
         """The state of the proposal after an attempt; what is not in place stays in it."""
         assert record.proposal is not None
         by_outcome = {row["path"]: row["outcome"] for row in outcomes}
-        in_place = [change for change in chosen if by_outcome.get(change.path) in _IN_PLACE]
+        in_place = [change for change in chosen if by_outcome.get(printable(change.path)) in _IN_PLACE]
         whole = [change.path for change in in_place if any(change is c for c in record.proposal.changes.changes)]
         names = {change.path for change in in_place}
         numbers = [
@@ -211,7 +217,7 @@ class Proposals:
         record.proposal = record.proposal.with_applied(whole, numbers, conflict=is_conflict)
         record.state = record.proposal.state.value
         await self._keep(record.proposal)
-        by_hand = [change for change in chosen if by_outcome.get(change.path) == "by-hand"]
+        by_hand = [change for change in chosen if by_outcome.get(printable(change.path)) == "by-hand"]
         patch_path = self._patch_by_hand(record, by_hand)
         return {
             "runId": record.run_id,
@@ -269,6 +275,9 @@ class Proposals:
 
 def _choose(changes: ChangeSet, files: Sequence[str] | None, hunks: Sequence[int] | None) -> list[FileChange]:
     """What is to be applied. Flagged changes only where their files are named, those never applied not even then."""
+    if files is not None:  # named as the client was told of them
+        names = {printable(name): name for c in changes.changes for name in (c.path, c.old_path) if name is not None}
+        files = [names.get(name, name) for name in files]
     return [
         change
         for change in select(changes, files, hunks).changes

@@ -155,8 +155,9 @@ class FrogProtocol(LanguageServerProtocol):
 
     def _send(self, message: dict[str, Any]) -> None:
         if self.transport is not None:
-            # Lone surrogates (names that are not UTF-8) can only travel as escapes.
-            self.transport.send(json.dumps(message, separators=(",", ":")).encode("ascii"))
+            # A lone surrogate (a name that is not UTF-8) ends the connection of a strict client: never send one.
+            text = json.dumps(message, separators=(",", ":"), ensure_ascii=False)
+            self.transport.send(text.encode("utf-8", "replace"))
 
     @property
     def was_shut_down(self) -> bool:
