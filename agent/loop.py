@@ -119,7 +119,7 @@ async def _take_turns(
         for item in in_order(turn):
             observation = await answer(item, tools, recorder, step)
             observations.append(observation)
-            outcome = (*_identity(item), without_durations(observation.text))
+            outcome = (*_identity(item, turn), without_durations(observation.text))
             n_same = n_same + 1 if outcome == last_outcome else 1
             last_outcome = outcome
             if n_same >= SAME_OUTCOMES:
@@ -138,8 +138,9 @@ async def answer(item: ToolCall | CallProblem, tools: ToolExecutor, recorder: Re
     return observation
 
 
-def _identity(item: ToolCall | CallProblem) -> tuple[str, object]:
-    return ("", item.message) if isinstance(item, CallProblem) else (item.name, dict(item.arguments))
+def _identity(item: ToolCall | CallProblem, turn: Turn) -> tuple[str, object]:
+    said = (turn.raw, turn.reasoning, turn.content)  # what could not be read has no other identity
+    return ("", said) if isinstance(item, CallProblem) else (item.name, dict(item.arguments))
 
 
 def _cut(turn: Turn, limits: Limits) -> ExitReason:

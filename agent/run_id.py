@@ -10,8 +10,8 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 def new_run_id() -> str:
-    """A new name, such as `20260131-142501-3fa2`."""
-    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(2)}"
+    """A new name, such as `20260131-142501-3fa2c1`."""
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
 
 
 def is_run_id(text: str) -> bool:

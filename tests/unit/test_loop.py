@@ -236,6 +236,14 @@ async def test_a_turn_with_problems_only_is_answered_and_goes_on() -> None:
     assert len(model.seen[1]) == 1
 
 
+async def test_the_same_unreadable_turn_three_times_is_stuck_and_others_are_not() -> None:
+    problem = CallProblem(index=0, call=None, message="no closing tag")
+    same = turn(problems=(problem,), raw="<tool_call>")
+    assert (await play(*[same] * 4))[0].exit_reason is ExitReason.STUCK
+    others = [turn(problems=(problem,), raw=f"<tool_call>{n}") for n in range(4)]
+    assert (await play(*others, turn()))[0].exit_reason is ExitReason.AGENT
+
+
 async def test_a_problem_of_a_listed_call_leaves_the_answer_to_the_tool() -> None:
     problem = CallProblem(index=0, call=0, message="timeout is no number")
     _, model, tools, _ = await play(turn(bash("a", timeout="soon"), problems=(problem,)), turn())
