@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import socket
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from agent.errors import JailUnavailable, UsageError
 from agent.jail.leftovers import hold_file
 
+_NO_NETWORK = (errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.ENETDOWN, errno.EAFNOSUPPORT)
 _NAMESPACES = ("user", "mnt", "pid", "net", "ipc", "uts", "cgroup")
 
 
@@ -20,7 +22,7 @@ class Traps:
 
     token: str
     secret_path: str
-    tcp: socket.socket
+    tcp: socket.socket | None
     abstract: socket.socket
     _stack: contextlib.ExitStack = field(repr=False)
 
@@ -29,7 +31,7 @@ class Traps:
         return {
             "token": self.token.encode(),
             "secret_path": os.fsencode(self.secret_path),
-            "port": self.tcp.getsockname()[1],
+            "port": self.tcp.getsockname()[1] if self.tcp else None,
             "abstract": self.abstract.getsockname(),
             "namespaces": {kind.encode(): os.fsencode(os.readlink(f"/proc/self/ns/{kind}")) for kind in _NAMESPACES},
         }
@@ -50,16 +52,13 @@ def set_traps() -> Traps:
     token = secrets.token_hex(16)
     try:
         path = _write_secret(token, stack)
-        tcp = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-        tcp.bind(("127.0.0.1", 0))
-        abstract = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
-        abstract.bind(f"\0frog-lsp-{token}")
-        for server in (tcp, abstract):
-            server.listen(8)
-            with socket.socket(server.family, socket.SOCK_STREAM) as client:
-                client.settimeout(2.0)
-                client.connect(server.getsockname())
-            server.accept()[0].close()
+        abstract = _serve(socket.AF_UNIX, f"\0frog-lsp-{token}", stack)
+        try:
+            tcp = _serve(socket.AF_INET, ("127.0.0.1", 0), stack)
+        except OSError as error:
+            if error.errno not in _NO_NETWORK:
+                raise
+            tcp = None  # there is no network to keep away from; the abstract socket tells the namespaces apart
         traps = Traps(token=token, secret_path=path, tcp=tcp, abstract=abstract, _stack=stack)
         if not traps.untouched():
             raise OSError(f"{path} cannot be read back")
@@ -67,9 +66,21 @@ def set_traps() -> Traps:
         stack.close()
         raise JailUnavailable(
             f"the jail cannot be proven: a trap could not be set ({error})",
-            "The user's cache folder must be writable and the loopback interface up.",
+            "The user's cache folder must be writable.",
         ) from error
     return traps
+
+
+def _serve(family: int, address: str | tuple[str, int], stack: contextlib.ExitStack) -> socket.socket:
+    """A listening socket that was reached from here once. Raises OSError."""
+    server = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+    server.bind(address)
+    server.listen(8)
+    with socket.socket(family, socket.SOCK_STREAM) as client:
+        client.settimeout(2.0)
+        client.connect(server.getsockname())
+    server.accept()[0].close()
+    return server
 
 
 def _write_secret(token: str, stack: contextlib.ExitStack) -> str:

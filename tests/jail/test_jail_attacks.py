@@ -140,3 +140,15 @@ def test_root_drops_to_the_owner_of_the_workspace(world: dict[str, object], tmp_
     done = jail(workspace, "python3", "attacks.py", json.dumps(world))
     assert done.code == 0, done
     assert [name for name, worked in json.loads(done.out).items() if worked] == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can drop to the owner")
+def test_a_strict_umask_and_ignored_signals_of_the_server_harm_nothing(workspace: Path) -> None:
+    subprocess.run(["chown", "1234:1235", str(workspace)], check=True)
+    script = (
+        "umask; touch f && stat -c %a f; python3 -c 'import signal; print(signal.getsignal(15), signal.getsignal(1))'"
+    )
+    sabotage = "umask 077; trap '' TERM HUP CHLD USR1; exec \"$@\""
+    done = frog_jail(workspace, "bash", "-c", script, before=("sh", "-c", sabotage, "sh"))
+    assert done.stdout.splitlines() == ["0077", "600", "0 0"], done
+    assert done.returncode == 0

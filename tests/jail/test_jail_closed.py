@@ -129,3 +129,12 @@ def test_root_of_a_container_with_its_files_on_an_overlay(workspace: Path) -> No
         pytest.skip("an overlay cannot be mounted by hand here")
     done = frog_jail(workspace / "merged", "sh", "-c", "cat f; rm f; mkdir f; ls", before=before)
     assert (done.returncode, done.stdout) == (0, "seen\nf\n"), done
+
+
+def test_a_host_without_any_network(workspace: Path) -> None:
+    """Not closed: this must work."""
+    before = ("unshare", "--user", "--map-root-user", "--net")
+    if subprocess.run([*before, "true"], capture_output=True).returncode != 0:
+        pytest.skip("unshare does not work here")
+    done = frog_jail(workspace, "sh", "-c", "echo ok", before=before)
+    assert (done.returncode, done.stdout) == (0, "ok\n"), done

@@ -67,6 +67,8 @@ def _sees_environment(plan: dict[str, Any], token: bytes) -> bool:
 
 
 def _can_connect(family: int, address: Any) -> bool:
+    if address == ("127.0.0.1", None):  # the host has no network either
+        return False
     try:
         connection = _socket.socket(family, _socket.SOCK_STREAM)
     except OSError:

@@ -34,9 +34,16 @@ def confine(plan: dict[str, Any]) -> None:
     kernel.clear_capability_sets()
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1, "no_new_privs")
     _restrict_files(plan)
-    for number in (_signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGINT):
-        _signal.signal(number, _signal.SIG_DFL)  # Python's own settings would be inherited
+    forget_signals()
     kernel.install_filter(plan["seccomp"])
+
+
+def forget_signals() -> None:
+    """Put back every signal: what Python, or whoever started the server, ignores or blocks would be inherited."""
+    for number in range(1, _signal.NSIG):
+        if number not in (_signal.SIGKILL, _signal.SIGSTOP, 32, 33):  # the C library keeps two for itself
+            _signal.signal(number, _signal.SIG_DFL)
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, ())
 
 
 def _leave_groups() -> None:

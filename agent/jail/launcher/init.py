@@ -9,7 +9,7 @@ import time
 
 from agent.jail.launcher import kernel, watch
 from agent.jail.launcher.canaries import missed_canaries
-from agent.jail.launcher.confine import confine
+from agent.jail.launcher.confine import confine, forget_signals
 from agent.jail.launcher.mounts import build_root
 from agent.jail.launcher.status import StatusPipe
 
@@ -26,12 +26,13 @@ def run_init(plan: dict[str, Any], runner: bytes, status: StatusPipe) -> None:
     try:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, _signal.SIGKILL, "death with the parent")
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0, "not dumpable")
-        _signal.signal(_signal.SIGINT, _signal.SIG_DFL)  # the default of PID 1 is to ignore its children's signals
+        forget_signals()  # the default of PID 1 is to ignore what its children send
+        umask = os.umask(0o022)  # others than root have to find their way in the jail
         upper = build_root(plan, runner)
         status.send(b"VIEW", upper)
         if not plan["disk_view"]:  # memory has its bound by itself
             os.close(upper)
-        pid = _start_runner(plan, status)
+        pid = _start_runner(plan, status, umask)
         status.send(b"READY")
         _close_standard_streams()
         ended = _watch(plan, pid, status, upper if plan["disk_view"] else None)
@@ -47,13 +48,14 @@ def run_init(plan: dict[str, Any], runner: bytes, status: StatusPipe) -> None:
         os._exit(0)
 
 
-def _start_runner(plan: dict[str, Any], status: StatusPipe) -> int:
+def _start_runner(plan: dict[str, Any], status: StatusPipe, umask: int) -> int:
     """Fork the runner and wait until it was executed. Raises StepError where it was not."""
     here, there = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
         os.close(here)
         status.close()
+        os.umask(umask)
         _become_runner(plan, there)
     os.close(there)
     with open(here, "rb") as pipe:

@@ -32,6 +32,7 @@ def main(plan_fd: int, runner_fd: int, status_fd: int) -> None:
     with open(runner_fd, "rb") as file:
         runner = file.read()
     status = StatusPipe(status_fd, plan["nonce"])
+    _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # ignored by the parent, no child could be waited for
     try:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, _signal.SIGKILL, "death with the parent")
         _prefer_for_the_killer()
