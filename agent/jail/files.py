@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 
-from agent.errors import FrogError, JailUnavailable
+from agent.errors import JailUnavailable
 from agent.jail.child import reap
 from agent.jail.interpreter import runner_executable
 from agent.jail.leftovers import Held, hold_folder
@@ -69,7 +69,7 @@ async def start_files(spec: JailSpec, runner: bytes, reason: str = "") -> FilesJ
     try:
         held = hold_folder("view")
         folder = held.path
-    except (OSError, FrogError) as error:
+    except OSError as error:
         raise JailUnavailable(f"no private view can be made: {error}", "Free space in the cache folder.") from error
     try:
         upper, bundle = _lay_out(folder, runner)

@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass
 
 from agent.config import cache_dir, make_private_dir
+from agent.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +32,21 @@ class Held:
 
 
 def hold_file(prefix: str) -> Held:
-    """A new private file in the user's cache folder, else in the temporary folder. Raises OSError, UsageError."""
+    """A new private file in the user's cache folder, else in the temporary folder. Raises OSError."""
     try:
-        folder = _folder(prefix)
-        number, path = tempfile.mkstemp(prefix=f"{prefix}-", dir=folder)
-    except OSError:
+        number, path = tempfile.mkstemp(prefix=f"{prefix}-", dir=_folder(prefix))
+    except (OSError, UsageError):
         number, path = tempfile.mkstemp(prefix=f"frog-lsp-{prefix}-")
     fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return Held(path, number)
 
 
 def hold_folder(prefix: str) -> Held:
-    """A new private folder in the user's cache folder. Raises OSError, UsageError."""
-    path = tempfile.mkdtemp(prefix=f"{prefix}-", dir=_folder(prefix))
+    """A new private folder in the user's cache folder, else in the temporary folder. Raises OSError."""
+    try:
+        path = tempfile.mkdtemp(prefix=f"{prefix}-", dir=_folder(prefix))
+    except (OSError, UsageError):
+        path = tempfile.mkdtemp(prefix=f"frog-lsp-{prefix}-")
     number = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return Held(path, number)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 
-from agent.errors import FrogError, JailUnavailable
+from agent.errors import JailUnavailable
 from agent.jail.channel import StatusMessage
 from agent.jail.child import reap
 from agent.jail.host import gather_host_facts
@@ -191,7 +191,7 @@ def hold_disk_view() -> Held | None:
         return None
     try:
         return hold_folder("view")
-    except (OSError, FrogError) as error:
+    except OSError as error:
         raise JailUnavailable(f"no private view can be made: {error}", "Free space in the cache folder.") from error
 
 

@@ -9,7 +9,7 @@ import secrets
 import socket
 from dataclasses import dataclass, field
 
-from agent.errors import JailUnavailable, UsageError
+from agent.errors import JailUnavailable
 from agent.jail.leftovers import hold_file
 
 _NO_NETWORK = (errno.ENETUNREACH, errno.EADDRNOTAVAIL, errno.ENETDOWN, errno.EAFNOSUPPORT)
@@ -62,7 +62,7 @@ def set_traps() -> Traps:
         traps = Traps(token=token, secret_path=path, tcp=tcp, abstract=abstract, _stack=stack)
         if not traps.untouched():
             raise OSError(f"{path} cannot be read back")
-    except (OSError, UsageError) as error:
+    except OSError as error:
         stack.close()
         raise JailUnavailable(
             f"the jail cannot be proven: a trap could not be set ({error})",

@@ -285,3 +285,14 @@ async def test_a_fork_bomb_with_memory_ends_and_the_run_goes_on(workspace: Path)
     assert answer.startswith("-9 ") or "137" in answer
     assert await ask(session, "echo on") == "0 b'on\\n'\n"
     await session.close()
+
+
+@pytest.mark.parametrize("backend", ["namespaces", "files"])
+async def test_a_cache_folder_that_cannot_be_written(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/nowhere")
+    source = zipapp(FILES_RUNNER if backend == "files" else RUNNER)
+    session = await open_session(JailSpec(workspace=str(workspace)), source, backend=backend)
+    assert session.info.backend == backend
+    await session.close()
