@@ -30,7 +30,8 @@ class NamespaceJail:
         self.limits = launch.limits
         self.disk_view: Held | None = None
         self._launch = launch
-        self._ended = False
+        self._ending: asyncio.Task[None] | None = None
+        self._outlived = False
         self._closed = False
         self._finished = asyncio.get_running_loop().create_future()
 
@@ -66,17 +67,26 @@ class NamespaceJail:
 
     async def end(self) -> None:
         """Kill PID 1: the kernel kills all its processes, and it counts as ended only after them."""
-        if self._ended:
-            return
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end(), name="end of a jail")
+        await asyncio.shield(self._ending)
+
+    async def _end(self) -> None:
         self._launch.kill()
         if self._launch.init is not None:
-            with contextlib.suppress(TimeoutError):
+            try:
                 await asyncio.wait_for(_until_readable(self._launch.init), _END_TIMEOUT_S)
+            except TimeoutError:  # a process hangs in the kernel
+                self._outlived = True
         await reap(self.process, _END_TIMEOUT_S)
-        self._ended = True
 
     def view_fd(self) -> int:
         """The open upper layer."""
+        if self._outlived:
+            raise JailUnavailable(
+                f"a process of the jail did not end within {_END_TIMEOUT_S:.0f} s, so its changes cannot be trusted",
+                "Start the run again; a hanging network file system is the usual reason.",
+            )
         if self._launch.view is None:
             raise JailUnavailable("the private view is closed")
         return self._launch.view

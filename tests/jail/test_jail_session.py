@@ -296,3 +296,15 @@ async def test_a_cache_folder_that_cannot_be_written(
     session = await open_session(JailSpec(workspace=str(workspace)), source, backend=backend)
     assert session.info.backend == backend
     await session.close()
+
+
+async def test_stop_and_close_at_the_same_time(workspace: Path) -> None:
+    session = await start(workspace)
+    await ask(session, "echo x >f")
+    began = time.monotonic()
+    views = await asyncio.gather(session.stop(), session.stop(), session.stop())
+    assert time.monotonic() - began < 2
+    for view in views:
+        assert os.listdir(view.upper_fd) == ["f"]
+        os.close(view.upper_fd)
+    await asyncio.gather(session.close(), session.close())
