@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 from collections.abc import Sequence
 
@@ -51,6 +52,13 @@ class Proposals:
             self._take_kept(proposal)
         known = self._application.runs.records.values()
         return sorted(known, key=lambda record: record.run_id)
+
+    async def forget_old(self) -> None:
+        """Remove what is older than the setting says."""
+        days = float(self._session.settings["state.keepDays"])
+        await asyncio.to_thread(self._store.forget, older_than_days=days)
+        trajectory = await asyncio.to_thread(importlib.import_module, "agent.trajectory")
+        await asyncio.to_thread(trajectory.forget_trajectories, older_than_days=days)
 
     def _take_kept(self, proposal: Proposal) -> None:
         folder = next((f for f in self._session.folders if f.path == proposal.workspace), None)

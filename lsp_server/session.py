@@ -49,6 +49,8 @@ class Session:
         self.buffers = BufferStore()
         self.configured = asyncio.Event()
         """Set once the client's own settings have been asked for, and came or did not come."""
+        self.problem: str | None = None
+        """Why no run can succeed (no model, no jail), once that was looked at: see `doctor.find_problem`."""
         self.process_id = dig(initialize_params, "processId")
         self._options = dig(initialize_params, "initializationOptions")
         self._asked: Any = None

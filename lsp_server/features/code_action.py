@@ -81,7 +81,7 @@ def _wanted(kind: str, only: Any) -> bool:
 
 def _reason_against(session: Session, uri: str) -> str | None:
     try:
-        return session.refusal(session.place_of(uri).folder)
+        return session.refusal(session.place_of(uri).folder) or session.problem
     except RefusedError as refused:
         return str(refused)
 

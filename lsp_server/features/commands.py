@@ -36,7 +36,10 @@ def register(server: FrogServer, application: Application) -> None:
             await asyncio.wait_for(session.configured.wait(), CONFIGURED_WAIT_S)
         except TimeoutError:
             logger.info("the client's settings have not come yet")
-        return start_fix(session, runs, params)
+        started = start_fix(session, runs, params)
+        if len(runs.records) == 1:
+            application.spawn(proposals.forget_old())
+        return started
 
     async def cancel(params: messages.CancelParams) -> messages.CancelResult:
         run_id = params.get("runId")

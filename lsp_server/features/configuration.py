@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
@@ -11,6 +12,7 @@ from lsp_server import log
 from lsp_server.application import Application
 from lsp_server.capabilities import dig
 from lsp_server.client import NoAnswerError
+from lsp_server.doctor import find_problem
 from lsp_server.protocol import FrogServer
 from lsp_server.settings import SECTION
 
@@ -30,6 +32,7 @@ def register(server: FrogServer, application: Application) -> None:
             answer = await session.client.request("workspace/configuration", {"items": items})
         except NoAnswerError as error:
             logger.warning("%s: the settings of the start count", error)
+            application.spawn(look())
             return
         finally:
             session.configured.set()
@@ -38,6 +41,14 @@ def register(server: FrogServer, application: Application) -> None:
         per_folder = {folder.path: value for folder, value in zip(folders, answer[1:], strict=False)}
         session.resolve_settings(answer[0], per_folder)
         say_problems()
+        application.spawn(look())
+
+    async def look() -> None:
+        """Know before a code action is asked for whether a run could succeed."""
+        settings = session.settings
+        problem = await asyncio.to_thread(find_problem, settings)
+        if settings is session.settings:
+            session.problem = problem
 
     def say_problems() -> None:
         log.set_level(session.settings["logLevel"])
@@ -51,6 +62,7 @@ def register(server: FrogServer, application: Application) -> None:
             application.spawn(ask())
         else:
             session.configured.set()
+            application.spawn(look())
         if session.capabilities.configuration_registration:
             application.spawn(listen())
 
@@ -70,6 +82,7 @@ def register(server: FrogServer, application: Application) -> None:
         own = dig(pushed, SECTION)
         session.resolve_settings(own if own is not None else pushed)
         say_problems()
+        application.spawn(look())
 
     server.feature(types.INITIALIZED)(initialized)
     server.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)(did_change)

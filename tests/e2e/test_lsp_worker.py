@@ -1,0 +1,91 @@
+"""The embedded model behind the server: one worker for all runs, cancelled within a second, replaced when it dies."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.e2e.lsp_client import LspClient, to_uri
+from tests.e2e.lsp_session import session
+
+pytestmark = [
+    pytest.mark.jail,
+    pytest.mark.model,
+    pytest.mark.slow,
+    pytest.mark.usefixtures("require_jail", "require_model"),
+]
+DEMO = Path(__file__).parents[2] / "quant" / "tadpole" / "demo"
+
+
+@pytest.fixture
+def project(workspace: Path) -> Path:
+    shutil.copytree(DEMO / "workspace", workspace, dirs_exist_ok=True)
+    return workspace
+
+
+def workers(client: LspClient) -> list[int]:
+    found = []
+    for process in psutil.Process(client.process.pid).children(recursive=True):
+        try:
+            if any("worker" in part for part in process.cmdline()):
+                found.append(process.pid)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+async def until(is_true: Callable[[], Any], timeout_s: float = 90.0) -> float:
+    begun = time.monotonic()
+    while not is_true():
+        assert time.monotonic() - begun < timeout_s, "it did not happen"
+        await asyncio.sleep(0.02)
+    return time.monotonic() - begun
+
+
+async def start(client: LspClient, project: Path) -> str:
+    argument = {"uri": to_uri(project / "README.md"), "issue": (DEMO / "ISSUE.md").read_text()}
+    return str((await client.run("frog.fix", argument))["runId"])
+
+
+def is_thinking(client: LspClient, run_id: str) -> bool:
+    return any("thinking" in value["message"] for value in client.progress(f"frog-run-{run_id}"))
+
+
+@pytest.mark.timeout(300)
+async def test_one_worker_for_all_runs(tmp_path: Path, project: Path) -> None:
+    options: dict[str, Any] = {"model": {}, "limits": {"maxSteps": 2}}
+    async with session(tmp_path, project, options=options) as client:
+        first = await start(client, project)
+        row = await client.until_over(first, 120)
+        assert row["exitReason"] in ("max_turns", "agent"), row
+        kept = workers(client)
+        assert len(kept) == 1, "the model stays loaded"
+        second = await start(client, project)
+        await client.until(lambda: is_thinking(client, second))
+        begun = time.monotonic()
+        await client.run("frog.cancel", {})
+        assert (await client.until_over(second))["state"] == "cancelled"
+        assert time.monotonic() - begun < 1.5
+        assert workers(client) in (kept, [])
+        third = await start(client, project)
+        await client.until(lambda: is_thinking(client, third))
+        for pid in workers(client):
+            psutil.Process(pid).kill()
+        row = await client.until_over(third)
+        assert (row["state"], row["exitReason"]) == ("failed", "model_unavailable")
+        fourth = await start(client, project)
+        assert (await client.until_over(fourth, 120))["exitReason"] in ("max_turns", "agent")
+        children = psutil.Process(client.process.pid).children(recursive=True)
+        begun = time.monotonic()
+        await client.request("shutdown")
+        assert time.monotonic() - begun < 1.0
+        client.notify("exit")
+        assert await client.process.wait() == 0
+        await until(lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in children), 10)
