@@ -15,11 +15,14 @@ from agent.jail.launcher.kernel import (
     ATTR_NOEXEC,
     ATTR_NOSUID,
     ATTR_RDONLY,
+    MS_BIND,
     MS_NODEV,
     MS_NOEXEC,
     MS_NOSUID,
     MS_PRIVATE,
+    MS_RDONLY,
     MS_REC,
+    MS_REMOUNT,
     StepError,
     bind,
     mount,
@@ -51,7 +54,8 @@ def build_root(plan: dict[str, Any], runner: bytes) -> int:
     staging = plan["staging"]
     layers = _mount_view(plan, staging)
     upper = os.open(layers + b"/upper", os.O_RDONLY | os.O_DIRECTORY)
-    os.fchown(upper, info.st_uid, info.st_gid) if plan["privileged"] else None
+    if plan["privileged"]:
+        os.fchown(upper, info.st_uid, info.st_gid)
     os.fchmod(upper, stat.S_IMODE(info.st_mode))
     os.setxattr(upper, b"user.overlay.probe", b"y")  # without these the overlay mounts and then fails
     os.removexattr(upper, b"user.overlay.probe")
@@ -82,13 +86,14 @@ def build_root(plan: dict[str, Any], runner: bytes) -> int:
     os.close(work)
     os.chdir(root)
     pivot_root_here("pivot_root")
-    set_attributes_of_root()
+    _make_root_read_only()
     return upper
 
 
-def set_attributes_of_root() -> None:
+def _make_root_read_only() -> None:
     """Make the root mount itself read-only, without touching what is mounted below it."""
-    mount(None, b"/", None, 0x20 | 0x1000 | 0x1 | MS_NOSUID | MS_NODEV, None, "read-only root")
+    flags = MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV
+    mount(None, b"/", None, flags, None, "read-only root")
 
 
 def _mount_view(plan: dict[str, Any], staging: bytes) -> bytes:
