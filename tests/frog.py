@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 FROG = Path(sys.executable).parent / "frog-lsp"
 
 
@@ -64,3 +66,19 @@ class Frog:
         return subprocess.Popen(
             [FROG, *map(str, arguments)], env=self.env, cwd=self.home, start_new_session=True, **(pipes | options)
         )
+
+
+def name_of(process: psutil.Process) -> str:
+    """The name of a process, "" where it has gone."""
+    try:
+        return str(process.name())
+    except psutil.NoSuchProcess:
+        return ""
+
+
+def is_alive(process: psutil.Process) -> bool:
+    """Whether a process still runs."""
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

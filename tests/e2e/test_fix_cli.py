@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tests.conftest import Seal
-from tests.frog import FROG, Frog
+from tests.frog import FROG, Frog, is_alive, name_of
 from tests.support import workspace_hash
 from tests.unit.test_cli import RESULT_KEYS
 
@@ -169,7 +169,7 @@ def children_of(pid: int) -> list[psutil.Process]:
 
 def assert_gone(processes: list[psutil.Process], within_s: float = 3.0) -> None:
     _, alive = psutil.wait_procs(processes, timeout=within_s)
-    assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
+    assert [process for process in alive if is_alive(process)] == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -193,7 +193,7 @@ def test_a_second_interrupt_stops_hard_and_leaves_no_child(frog: Frog, project: 
     sealed(project)
     child = frog.start("fix", project, "--issue", "x", "--model", script(frog, [bash("sleep 300")], END), "--json")
     end = time.monotonic() + 60
-    while not any("sleep" in process.name() for process in children_of(child.pid)):
+    while not any("sleep" in name_of(process) for process in children_of(child.pid)):
         assert time.monotonic() < end
         time.sleep(0.05)
     inside = children_of(child.pid)

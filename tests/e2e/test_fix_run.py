@@ -36,6 +36,7 @@ from agent.types import (
 )
 from tests.conftest import Seal
 from tests.e2e.turns import Turns, bash, call, edit, read, turn, write
+from tests.frog import is_alive, name_of
 from tests.support import workspace_hash
 
 pytestmark = [pytest.mark.jail, pytest.mark.usefixtures("require_jail")]
@@ -200,7 +201,7 @@ async def test_the_runner_killed_in_mid_call_leaves_the_changes_so_far(project: 
     sealed(project)
 
     async def kill() -> Turn:
-        victims = [child for child in children() if "python" in child.name()]
+        victims = [child for child in children() if "python" in name_of(child)]
         assert victims
         for child in victims:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -226,7 +227,7 @@ def children() -> list[psutil.Process]:
 
 async def no_children(before: set[int], within_s: float) -> None:
     end = time.monotonic() + within_s
-    while left := {child.pid for child in children() if child.status() != psutil.STATUS_ZOMBIE} - before:
+    while left := {child.pid for child in children() if is_alive(child)} - before:
         assert time.monotonic() < end, f"still there: {left}"
         await asyncio.sleep(0.02)
 
