@@ -51,7 +51,7 @@ class Proposals:
         for proposal in reversed(kept):
             self._take_kept(proposal)
         known = self._application.runs.records.values()
-        return sorted(known, key=lambda record: record.run_id)
+        return sorted(known, key=lambda record: record.since_s)
 
     async def forget_old(self) -> None:
         """Remove what is older than the setting says."""
@@ -68,6 +68,7 @@ class Proposals:
                 folder,
                 proposal.title,
                 state=proposal.state.value,
+                since_s=proposal.created_s,
                 exit_reason=proposal.exit_reason.value,
                 proposal=proposal,
                 trajectory=proposal.trajectory,

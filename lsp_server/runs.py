@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -68,6 +69,7 @@ class RunRecord:
     title: str
     state: RunState = "queued"
     spec: RunSpec | None = None
+    since_s: float = field(default_factory=time.time)
     exit_reason: str | None = None
     proposal: Proposal | None = None
     result: RunResult | None = None
