@@ -17,7 +17,7 @@ from agent.changes.changeset import printable
 from agent.changes.merge import Conflict, merge
 from agent.types import ChangeKind, FileChange
 from lsp_server.buffers import Buffer
-from lsp_server.client import NoAnswerError
+from lsp_server.client import ANSWER_TIMEOUT_S, NoAnswerError
 from lsp_server.edits import (
     DocumentEdit,
     JsonObject,
@@ -39,8 +39,12 @@ CLOSED_WAIT_S = 0.5
 """How long we look whether a client opens or saves a document that was closed."""
 CREATED_WAIT_S = 0.3
 """How long we look for what the client says that it made, moved or removed."""
+LEAST_ANSWER_S = 0.5
+"""Also a client that did not answer an earlier edit is given so long for the next."""
 MAX_HISTORY = 200
 """Texts of one document that are kept while an edit is on its way."""
+ANSWER_GRACE_S = 0.5
+"""How long a client may take to answer once its texts are as they should be; ALE never answers (measured)."""
 _POLL_S = 0.02
 
 
@@ -72,6 +76,7 @@ class Applier:
         self._folder = folder
         self._unsaved = unsaved
         self._outcomes: dict[str, AppliedFile] = {}
+        self._end_s = 0.0
         self.conflicts: dict[str, tuple[Conflict, ...]] = {}
         """By path, for the review."""
 
@@ -80,6 +85,7 @@ class Applier:
 
         Deletes and renames: see `apply_structure`.
         """
+        self._end_s = asyncio.get_running_loop().time() + ANSWER_TIMEOUT_S
         if not self._session.capabilities.apply_edit:
             for change in changes:
                 self._by_hand(change, "the editor cannot apply edits")
@@ -97,6 +103,7 @@ class Applier:
 
     async def apply_structure(self, changes: Sequence[FileChange]) -> list[AppliedFile]:
         """Renames, then deletes, one edit each, where the client lists them."""
+        self._end_s = asyncio.get_running_loop().time() + ANSWER_TIMEOUT_S
         for change in sorted(changes, key=lambda change: change.kind is ChangeKind.DELETED):
             if change.kind is ChangeKind.RENAMED:
                 await self._rename(change)
@@ -202,7 +209,16 @@ class Applier:
             plan.edits = first_text(plan.target) if is_first else text_edits(plan.shown, plan.target, encoding)
         documents = [DocumentEdit(plan.uri, plan.version, plan.edits) for plan in plans]
         with self._listening(plans):
-            return await self._send(workspace_edit(documents, self._session.capabilities), "FrogNano: apply")
+            sending = asyncio.create_task(
+                self._send(workspace_edit(documents, self._session.capabilities), "FrogNano: apply")
+            )
+            try:
+                while not sending.done() and not all(plan.is_reached for plan in plans):
+                    await asyncio.wait({sending}, timeout=_POLL_S)
+                await asyncio.wait({sending}, timeout=ANSWER_GRACE_S)
+                return sending.result() if sending.done() else None
+            finally:
+                sending.cancel()
 
     @contextlib.contextmanager
     def _listening(self, plans: Sequence[_Plan]) -> Iterator[None]:
@@ -413,8 +429,10 @@ class Applier:
 
     async def _send(self, edit: JsonObject, label: str) -> str | None:
         """`workspace/applyEdit`: None when the client says true, else why not."""
+        # All edits of a command share the patience of the client that waits for it.
+        left_s = max(LEAST_ANSWER_S, self._end_s - asyncio.get_running_loop().time())
         try:
-            answer = await self._session.client.request("workspace/applyEdit", {"label": label, "edit": edit})
+            answer = await self._session.client.request("workspace/applyEdit", {"label": label, "edit": edit}, left_s)
         except NoAnswerError as error:
             return str(error)
         if isinstance(answer, dict) and answer.get("applied") is True:

@@ -36,7 +36,6 @@ def start_fix(session: Session, runs: RunManager, params: FixParams) -> FixResul
         test_command=settings["tests.command"],
         buffers=buffers,
         prompt_file=settings["agent.promptFile"],
-        context_is_explicit="limits.contextTokens" in settings.explicit,
     )
     record, n_ahead = runs.start(spec, place.folder, float(settings["model.idleUnloadS"]))
     return {"runId": record.run_id, "place": n_ahead}
@@ -46,6 +45,8 @@ def _issue_text(session: Session, place: Place, params: FixParams) -> str:
     lines = _lines(session, place)
     diagnostics = params.get("diagnostics") or []
     words = (params.get("issue") or "").strip()
+    if not place.relative and not words:
+        return ""  # the folder as a whole: only words can say what is wrong
     if params.get("issue") is not None and not words and not diagnostics:
         return ""
     found = from_diagnostics(place.relative, lines, diagnostics) if diagnostics else ""

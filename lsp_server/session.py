@@ -29,7 +29,7 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A document in a folder; `relative` is its posix path in the folder."""
+    """A document in a folder; `relative` is its posix path in the folder, `""` for the folder itself."""
 
     folder: Folder
     relative: str
@@ -120,7 +120,7 @@ class Session:
         return next((b for b in self.buffers if b.path is not None and os.path.realpath(b.path) == real), None)
 
     def place_of(self, uri: str) -> Place:
-        """Where a document lies. Raises RefusedError with the reason why there can be no run for it."""
+        """Where a document, or a folder as a whole, lies. Raises RefusedError with the reason against a run."""
         scheme = scheme_of(uri)
         if "notebook" in scheme or uri.partition("#")[0].partition("?")[0].endswith(".ipynb"):
             raise RefusedError("notebooks are not supported: an edit could not be reviewed cell by cell")
@@ -129,7 +129,8 @@ class Session:
         path = path_of(uri)
         if path is None:
             raise RefusedError(f"only files on this machine can be worked on, not {scheme or 'this kind of'} documents")
-        place = self._place_of_path(path)
+        folder = next((folder for folder in self.folders if folder.path == path), None)
+        place = Place(folder, "", path) if folder is not None else self._place_of_path(path)
         if place is None:
             if not self.folders:
                 raise RefusedError("no folder is open: open the project's folder in the editor")

@@ -20,7 +20,7 @@ from pytest_lsp.client import register_lsp_features
 from tests.e2e.lsp_client import CLIENTS, SERVER, Document, Editor, to_path, to_uri
 from tests.e2e.lsp_session import own_env
 
-pytestmark = [pytest.mark.jail, pytest.mark.usefixtures("require_jail")]
+pytestmark = [pytest.mark.slow, pytest.mark.jail, pytest.mark.usefixtures("require_jail")]
 
 SOURCE = "def add(a, b):\n    # 𝄞 adds\n    return a - b\n"
 FIXED = SOURCE.replace("a - b", "a + b")

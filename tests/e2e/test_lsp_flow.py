@@ -127,6 +127,7 @@ async def test_the_model_is_told_of_unsaved_text_and_new_buffers(tmp_path: Path,
         assert "unsaved text\\nonly a buffer\\n" in text_of(log["path"])
 
 
+@pytest.mark.slow
 async def test_a_proposal_survives_a_restart(tmp_path: Path, project: Path) -> None:
     async with session(tmp_path, project, FIX) as client:
         run = await client.run("frog.fix", {"uri": to_uri(project / "sum.py"), "issue": "add is wrong"})
@@ -194,6 +195,7 @@ async def test_cancel_stops_generation(tmp_path: Path, project: Path) -> None:
         assert time.monotonic() - begun < 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["shutdown", "eof", "kill-server", "terminate"])
 async def test_no_child_outlives_the_server(tmp_path: Path, project: Path, sealed: Seal, how: str) -> None:
     sealed(project)
@@ -221,6 +223,7 @@ async def test_no_child_outlives_the_server(tmp_path: Path, project: Path, seale
         assert time.monotonic() - begun < 1.5
 
 
+@pytest.mark.slow
 async def test_a_dead_editor_whose_pipe_stays_open(tmp_path: Path, project: Path) -> None:
     """Something else may hold the pipe of an editor that was killed: its process id says that it is gone."""
     editor = await asyncio.create_subprocess_exec("sleep", "600")
@@ -256,6 +259,7 @@ async def test_a_second_run_in_a_busy_folder_is_queued(tmp_path: Path, project: 
         assert (rows[first["runId"]], rows[second["runId"]]) == ("cancelled", "cancelled")
 
 
+@pytest.mark.slow
 async def test_a_model_that_cannot_be_had_fails_with_words(tmp_path: Path, project: Path) -> None:
     options = {"model": {"kind": "endpoint", "baseUrl": "http://127.0.0.1:9/v1", "name": "x"}}
     async with session(tmp_path, project, options=options) as client:
@@ -266,6 +270,7 @@ async def test_a_model_that_cannot_be_had_fails_with_words(tmp_path: Path, proje
         assert "FrogNano could not work on" in shown[0]["message"]
 
 
+@pytest.mark.slow
 async def test_the_scripted_model_plays_a_file_of_turns(tmp_path: Path, project: Path) -> None:
     turns = [{"calls": [{"name": EDIT[0], "arguments": EDIT[1]}]}, {"content": "Done."}]
     (tmp_path / "turns.json").write_text(json.dumps(turns))
@@ -275,6 +280,7 @@ async def test_the_scripted_model_plays_a_file_of_turns(tmp_path: Path, project:
         assert (await client.until_over(run["runId"]))["state"] == "proposed"
 
 
+@pytest.mark.slow
 async def test_nothing_is_left_of_a_run_that_is_over(tmp_path: Path, project: Path) -> None:
     async with session(tmp_path, project, FIX) as client:
         run = await client.run("frog.fix", {"uri": to_uri(project / "sum.py"), "issue": "x"})

@@ -85,6 +85,7 @@ async def test_an_id_in_use_is_refused(client: LspClient) -> None:
     assert await client.run("frog.runs") == []
 
 
+@pytest.mark.slow
 async def test_ten_thousand_changes_then_an_answer(client: LspClient, workspace: Path) -> None:
     document = client.open(workspace / "a.py", "line\n" * 2_000)
     begun = time.monotonic()
@@ -99,6 +100,7 @@ async def test_ten_thousand_changes_then_an_answer(client: LspClient, workspace:
     assert time.monotonic() - begun < 60
 
 
+@pytest.mark.slow
 async def test_a_message_of_many_megabytes(client: LspClient, workspace: Path) -> None:
     document = client.open(workspace / "a.py", "é\n" * 8_000_000)
     assert len(await client.actions(document.uri, 7_999_999)) == 1
@@ -138,6 +140,7 @@ async def test_before_initialize_and_after_shutdown(tmp_path: Path, workspace: P
         assert await client.process.wait() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tail", [b"", b"Content-Le", b"Content-Length: 100\r\n\r\n{", b"\0\xff\r\n\r\n"])
 async def test_end_of_file_anywhere_ends_the_server(tmp_path: Path, workspace: Path, tail: bytes) -> None:
     client = LspClient(env=own_env(tmp_path / "home"))
@@ -156,6 +159,7 @@ async def test_exit_at_once(tmp_path: Path) -> None:
         assert await asyncio.wait_for(client.process.wait(), 60) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 async def test_a_fuzzed_client_never_takes_it_down(client: LspClient, workspace: Path, seed: int) -> None:
     rng = random.Random(seed)

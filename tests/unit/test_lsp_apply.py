@@ -386,7 +386,7 @@ async def test_an_error_answer_is_not_applied(folder: Path) -> None:
 
 
 async def test_an_editor_that_never_answers_but_applies(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lsp_server.client.ANSWER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(apply_module, "ANSWER_TIMEOUT_S", 0.2)
     editor = InProcess(folder)
     document = editor.open("a.py")
 
