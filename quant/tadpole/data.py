@@ -14,7 +14,7 @@ from quant.tadpole.trajectory import Span, conversation
 from quant.tadpole.words import Split
 
 # The shares of the families in training: the harder ones more often than in demonstrations.
-SHARES = {"name": 40, "attr": 16, "stale": 6, "import": 7, "self": 6, "ret": 7, "op": 18}
+SHARES = {"name": 34, "attr": 16, "stale": 8, "import": 8, "self": 8, "ret": 10, "op": 16}
 
 
 @dataclass(frozen=True)

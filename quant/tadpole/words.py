@@ -110,7 +110,7 @@ class Names:
         while True:
             syllables = r.choice((1, 2, 2, 2, 3))
             word = "".join(r.choice(_HEADS) + r.choice(_VOWELS) for _ in range(syllables)) + r.choice(_TAILS)
-            if r.random() < 0.35:
+            if r.random() < 0.1:
                 word = r.choice(
                     (r.choice(_PIECES) + word[:3], word[:3] + r.choice(_PIECES), r.choice(_PIECES) + word[-2:])
                 )
