@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import sys
@@ -86,8 +87,7 @@ def run_fix(arguments: argparse.Namespace) -> int:
             print_json(no_result_json(stopped))
 
     result = execute(spec, console, on_hard_stop)
-    if arguments.patch is not None:
-        _write_patch(arguments.patch, result.patch)
+    is_written = arguments.patch is None or _write_patch(arguments.patch, result.patch)
     summarize(console, result)
     if result.changes.changes and (arguments.json or arguments.patch or sys.stdout.isatty()):
         show_diff(console, result.changes)
@@ -96,7 +96,8 @@ def run_fix(arguments: argparse.Namespace) -> int:
         print_json(result_json(result))
     elif arguments.patch is None and not sys.stdout.isatty():
         write_stdout(result.patch.encode())
-    return exit_code(result, applied)
+    code = exit_code(result, applied)
+    return code if is_written or code != EXIT_OK else EXIT_ERROR
 
 
 def exit_code(result: RunResult, applied: ApplyOutcome | None = None) -> int:
@@ -233,9 +234,15 @@ def _check_patch_place(path: str | None) -> None:
         raise UsageError(f"the patch file {path} cannot be written", "Check --patch.")
 
 
-def _write_patch(path: str, patch: str) -> None:
+def _write_patch(path: str, patch: str) -> bool:
+    """Whether the whole patch is in the file; half a patch is taken away."""
     try:
         with open(path, "wb") as file:
             file.write(patch.encode())
     except OSError as error:
         say(f"frog-lsp: the patch file {path} cannot be written: {error.strerror}\n")
+        if os.path.isfile(path):
+            with contextlib.suppress(OSError):
+                os.truncate(path, 0)
+        return False
+    return True

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from agent.errors import FrogError, UsageError
+from agent.errors import FrogError, StdoutError, UsageError
 
 EXIT_OK = 0
 EXIT_ERROR = 1
@@ -60,10 +60,23 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 
 def write_stdout(data: bytes) -> None:
-    """Write bytes to stdout, all of them, now."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(data)
-    sys.stdout.buffer.flush()
+    """Write bytes to stdout, all of them, now. Raises StdoutError where it takes none (a full disk)."""
+    try:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        silence_stdout()
+        raise StdoutError(f"stdout cannot be written: {error.strerror}", "What it goes to may be full.") from error
+
+
+def silence_stdout() -> None:
+    """Send what is still to be written to nowhere: whoever read it has gone, or it takes no more."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 1)
+    os.close(null)
 
 
 def say(text: str) -> None:

@@ -47,13 +47,18 @@ def run_runs(arguments: argparse.Namespace) -> int:
         print_json({"runs": rows, "error": None})
         return EXIT_OK
     lines = [
-        f"{row['run_id']:<22} {row['state'] or '-':<14} {len(row['files']):>3} files  {visible_line(row['title'], 30)}"
+        f"{row['run_id']:<22} {row['state'] or '-':<14} {_n_files(row):<10} {visible_line(row['title'], 30)}"
         for row in rows
     ]
     write_stdout("".join(f"{line}\n" for line in lines).encode("utf-8", "backslashreplace"))
     if not rows:
         say("No runs are kept.\n")
     return EXIT_OK
+
+
+def _n_files(row: JsonObject) -> str:
+    n = len(row["files"])
+    return f"{n:>3} file" if n == 1 else f"{n:>3} files"
 
 
 def _rows() -> list[JsonObject]:

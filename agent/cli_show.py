@@ -101,6 +101,7 @@ class Presenter:
                 self._speed = self._rate(n_tokens).removeprefix(" · ") or _speed(n_tokens, turn.duration_s)
                 if not turn.calls and not turn.problems:
                     self._print_result("reply was cut" if turn.truncated else "reply without a call", "dim")
+                    self._say("collecting the changes and checking them", at_once=True)
             case ToolStarted(call=call):
                 self._say(f"running {call.name}", at_once=True)
             case ToolFinished(step=step, call=call, observation=observation):

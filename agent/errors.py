@@ -23,6 +23,12 @@ class UsageError(FrogError):
     kind = "usage"
 
 
+class StdoutError(FrogError):
+    """The result cannot be written to stdout."""
+
+    kind = "stdout"
+
+
 class WorkspaceError(UsageError):
     """The workspace is missing, is `/` or the home folder, or is over a budget."""
 

@@ -85,7 +85,7 @@ def result_json(result: RunResult) -> ResultJson:
         exit_reason=str(result.exit_reason),
         final_message=result.final_message,
         n_steps=result.n_steps,
-        usage=_usage(result.usage),
+        usage=_usage(result.usage, is_endpoint=result.model.kind == "endpoint"),
         elapsed_s=round(result.elapsed_s, 3),
         model=ModelJson(kind=result.model.kind, name=result.model.name),
         jail=JailJson(backend=result.jail.backend, reduced=result.jail.reduced),
@@ -134,11 +134,12 @@ def result_schema() -> dict[str, Any]:
     return TypeAdapter(ResultJson).json_schema()
 
 
-def _usage(usage: Usage) -> UsageJson:
+def _usage(usage: Usage, *, is_endpoint: bool = False) -> UsageJson:
+    """What an endpoint evaluates is not known, also where it was never asked."""
     return UsageJson(
         prompt_tokens=usage.prompt_tokens,
         completion_tokens=usage.completion_tokens,
-        evaluated_tokens=usage.evaluated_tokens,
+        evaluated_tokens=None if is_endpoint else usage.evaluated_tokens,
         redecoded_tokens=usage.redecoded_tokens,
         draft_rejected_tokens=usage.draft_rejected_tokens,
     )

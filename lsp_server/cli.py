@@ -45,6 +45,7 @@ _COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a subcommand; without one, the language server on stdio. Returns the exit code."""
+    _open_standard_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
     if _is_serve(arguments):
         return _serve()
@@ -54,7 +55,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _dispatch(arguments)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # whoever read stdout has gone: nothing more to say
+        from agent.cli_parser import silence_stdout
+
+        silence_stdout()
         return 1
     except KeyboardInterrupt:
         interrupted = FrogError("interrupted")
@@ -74,14 +77,29 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _fail(arguments: list[str], error: FrogError, code: int, *, wants_json: bool) -> int:
     from agent.cli_parser import complain, print_json
+    from agent.errors import StdoutError
 
-    if wants_json:
-        from agent.result_json import error_json, no_result_json
+    if not wants_json or isinstance(error, StdoutError):
+        complain(error)
+        return code
+    from agent.result_json import error_json, no_result_json
 
+    try:
         print_json(no_result_json(error) if arguments[0] in ("fix", "demo") else {"error": error_json(error)})
-    else:
+    except (StdoutError, OSError):
         complain(error)
     return code
+
+
+def _open_standard_streams() -> None:
+    """Where a standard stream is closed it becomes /dev/null, so that no file of ours gets its number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number: this one
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "r" if number == 0 else "w", closefd=False))  # noqa: SIM115
 
 
 def _is_serve(arguments: list[str]) -> bool:

@@ -6,6 +6,7 @@ import argparse
 import tempfile
 from pathlib import Path
 
+from rich.padding import Padding
 from rich.text import Text
 
 from agent.applying import apply_result, describe_outcome
@@ -44,12 +45,14 @@ def run_demo(arguments: argparse.Namespace) -> int:
     console.print(Text(f"  {spec.workspace}"), soft_wrap=True)
     console.print(Text("Its issue:", "bold"))
     for line in visible(made.issue).strip().split("\n"):
-        console.print(Text(f"  {line}"), overflow="fold")
+        console.print(Padding(Text(line, overflow="fold"), (0, 0, 0, 2), expand=False))
     console.print()
 
     def on_hard_stop() -> None:
         if arguments.json:
-            print_json(no_result_json(FrogError("stopped by a second interrupt")))
+            stopped = FrogError("stopped by a second interrupt", "What the run had done is lost.")
+            stopped.kind = "cancelled"
+            print_json(no_result_json(stopped))
 
     result = execute(spec, console, on_hard_stop)
     summarize(console, result)

@@ -235,6 +235,28 @@ def test_parse(frog: Frog) -> None:
     assert frog("parse", "--finish", "length", stdin=turn).json["calls"] == []
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_stdout_that_takes_nothing(frog: Frog) -> None:
+    for words, code in (
+        ("parse >/dev/full", 1),
+        ("runs --json >/dev/full", 1),
+        ("parse >&-", 0),
+        ("parse >&- 2>&-", 0),
+    ):
+        done = subprocess.run(
+            f"echo x | {FROG} {words}",
+            shell=True,
+            env=frog.env,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (code, ""), words
+        assert "Traceback" not in done.stderr
+        assert ("No space left" in done.stderr) == (code == 1)
+
+
 def test_the_front_door_starts_without_what_it_does_not_need() -> None:
     code = (
         "import sys, lsp_server.cli as cli\n"
