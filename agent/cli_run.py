@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Iterator
 from types import FrameType
 
+import psutil
 from rich.console import Console
 from rich.text import Text
 
@@ -22,6 +23,7 @@ from agent.visible import visible
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _MOST_DIFF_LINES = 2_000
 _MOST_TEST_LINES = 12
+_NOT_CHECKED = "Tests: not checked"
 _LETTERS = {"created": "A", "modified": "M", "deleted": "D", "renamed": "R", "mode": "m", "link": "L"}
 
 
@@ -51,10 +53,12 @@ def _signals(cancel: Callable[[], object], on_hard_stop: Callable[[], None]) -> 
         n_seen += 1
         if n_seen == 1:
             cancel()
-        else:
-            _kill_children()
-            on_hard_stop()
-            os._exit(130)
+        elif n_seen == 2:  # further ones come while this one is at work, in this very thread
+            try:
+                _kill_children()
+                on_hard_stop()
+            finally:
+                os._exit(130)
 
     before = {number: signal.signal(number, handle) for number in _SIGNALS}
     try:
@@ -65,8 +69,6 @@ def _signals(cancel: Callable[[], object], on_hard_stop: Callable[[], None]) -> 
 
 
 def _kill_children() -> None:
-    import psutil
-
     for child in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             child.kill()
@@ -82,7 +84,8 @@ def summarize(console: Console, result: RunResult) -> None:
     if result.error is not None:
         _block(console, "error", visible(f"{result.error.message}\n{result.error.hint}").strip(), "red")
     if result.test_command is None or (result.tests_before is None and result.tests_after is None):
-        _block(console, "tests", "not checked", "yellow")
+        why = next((note for note in result.notes if note.startswith(_NOT_CHECKED)), _NOT_CHECKED)
+        _block(console, "tests", visible(why.removeprefix("Tests: ")), "yellow")
     else:
         after = describe_test(result.tests_after) if result.changes.changes else "not checked, nothing was changed"
         _block(console, "tests", f"{visible(result.test_command)}", "default")
@@ -92,7 +95,7 @@ def summarize(console: Console, result: RunResult) -> None:
             _block(console, "", "\n".join(tail), "dim")
     tokens = result.usage
     _block(console, "tokens", f"{tokens.prompt_tokens:,} read, {tokens.completion_tokens:,} written", "dim")
-    for note in result.notes:
+    for note in (note for note in result.notes if not note.startswith(_NOT_CHECKED)):
         _block(console, "note", visible(note), "yellow")
     if result.trajectory is not None:
         _block(console, "record", describe_place(result.trajectory), "dim")

@@ -202,8 +202,8 @@ def test_a_second_interrupt_stops_hard_and_leaves_no_child(frog: Frog, project: 
     time.sleep(0.02)
     with contextlib.suppress(ProcessLookupError):
         os.kill(child.pid, signal.SIGINT)
-    out, _ = child.communicate(timeout=20)
-    assert child.returncode == 130
+    out, err = child.communicate(timeout=20)
+    assert child.returncode == 130, err.decode()
     assert json.loads(out)
     assert_gone(inside)
 
