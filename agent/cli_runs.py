@@ -91,7 +91,10 @@ def _trajectory_row(path: Path) -> JsonObject:
         created_s = float(header.get("started_at") or created_s)
         reason = None if outcome is None else str(outcome.get("exit_reason"))
         # without its last line the run was killed, or goes on right now
-        state = "unfinished" if outcome is None else "cancelled" if reason == "cancelled" else "nothing"
+        if outcome is None:
+            state = "unfinished"
+        else:
+            state = "cancelled" if reason == "cancelled" else "failed" if outcome.get("error") else "nothing"
     except (UsageError, ValueError, TypeError):
         state = "unreadable"
     return {

@@ -94,6 +94,7 @@ def test_a_server_that_is_down(project: Path, environment: dict[str, str]) -> No
         url = server.base_url
     code, result = finish(start(project, environment, url))
     assert code == 1 and result["error"]["kind"] == "model_unavailable" and result["error"]["hint"]
+    assert result["usage"]["evaluated_tokens"] is None
 
 
 def test_an_endpoint_elsewhere_needs_a_consent(project: Path, environment: dict[str, str]) -> None:

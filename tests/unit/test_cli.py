@@ -235,6 +235,17 @@ def test_parse(frog: Frog) -> None:
     assert frog("parse", "--finish", "length", stdin=turn).json["calls"] == []
 
 
+def test_a_run_that_failed_is_listed_as_failed(frog: Frog) -> None:
+    folder = frog.home / "state/frog-lsp/trajectories"
+    folder.mkdir(parents=True)
+    header = {"trajectory_format": "leaf-function-calling", "issue": "x", "workspace": "/w"}
+    for name, error in (("failed", {"kind": "llm_query_error", "message": "no", "hint": ""}), ("nothing", None)):
+        lines = [header, {"n_steps": 0, "exit_reason": "llm_query_error", "error": error}]
+        (folder / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    rows = frog("runs", "--json").json["runs"]
+    assert sorted((row["run_id"], row["state"]) for row in rows) == [("failed", "failed"), ("nothing", "nothing")]
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
 def test_a_stdout_that_takes_nothing(frog: Frog) -> None:
     for words, code in (
