@@ -51,7 +51,8 @@ def resolve(params: Any) -> Capabilities:
     """Read the parameters of `initialize`.
 
     A client that lists resource operations handles document changes even if it does not say so: Neovim 0.11
-    (measured with 0.11.4) announces the first and not the second.
+    (measured with 0.11.4) announces the first and not the second. ALE (3.3) says that it applies no edits, and does:
+    the setting `client.appliesEdits` says so, in `initializationOptions` alone.
     """
     caps = dig(params, "capabilities")
     offered = _words(dig(caps, "general", "positionEncodings"))
@@ -60,7 +61,8 @@ def resolve(params: Any) -> Capabilities:
     name = dig(params, "clientInfo", "name")
     return Capabilities(
         encoding=next((e for o in offered for e in ENCODINGS if e == o), "utf-16"),
-        apply_edit=dig(caps, "workspace", "applyEdit") is True,
+        apply_edit=dig(caps, "workspace", "applyEdit") is True
+        or dig(params, "initializationOptions", "client", "appliesEdits") is True,
         document_changes=dig(caps, "workspace", "workspaceEdit", "documentChanges") is True or bool(operations),
         resource_operations=operations,
         show_document=dig(caps, "window", "showDocument", "support") is True,

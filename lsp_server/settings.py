@@ -73,6 +73,9 @@ TABLE: tuple[Setting, ...] = (
     Setting("agent.promptFile", None, ("string", "null"), "A file with another wording of the prompt.", user_only=True),
     Setting("tests.command", None, ("string", "null"), "Runs in the jail before and after; null: not checked."),
     Setting("review.ask", True, ("boolean",), "Ask what to do when a run ends; false: wait for frog.apply."),
+    Setting(
+        "client.appliesEdits", False, ("boolean",), "The editor applies edits though it says that it does not (ALE)."
+    ),
     Setting("codeActions.enabled", True, ("boolean",), "Offer code actions."),
     Setting("state.keepDays", 30, ("number",), "Days that trajectories and proposals are kept.", (), 0),
     Setting(

@@ -14,12 +14,18 @@
   (add-to-list 'eglot-server-programs
                (cons mode (list "frog-lsp" :initializationOptions (lambda (_server) frog-options)))))
 
-(defun frog--run (command argument)
-  "Run COMMAND of frog-lsp with ARGUMENT and return its result."
-  ;; Eglot tells the server of typed text only after a pause.
+(defun frog--tell (&rest _)
+  "Tell the servers at once what Eglot tells them only when Emacs has been idle for a while."
   (dolist (buffer (buffer-list))
     (with-current-buffer buffer
-      (when (bound-and-true-p eglot--managed-mode) (eglot--signal-textDocument/didChange))))
+      (when (bound-and-true-p eglot--managed-mode) (eglot--signal-textDocument/didChange)))))
+
+;; frog-lsp looks whether an edit is really there.
+(advice-add 'eglot--apply-workspace-edit :after #'frog--tell)
+
+(defun frog--run (command argument)
+  "Run COMMAND of frog-lsp with ARGUMENT and return its result."
+  (frog--tell)
   (jsonrpc-request (or (eglot-current-server) (user-error "No server here: M-x eglot"))
                    :workspace/executeCommand (list :command command :arguments (vector argument))
                    :timeout 30))
