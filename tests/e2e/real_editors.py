@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -14,6 +13,7 @@ from typing import Any
 
 from tests.conftest import skip_or_fail
 from tests.e2e.lsp_session import own_env
+from tests.editors.install import SystemEditor
 
 ROOT = Path(__file__).parents[2]
 SOURCE = "def add(a, b):\n    return a - b\n"
@@ -23,10 +23,12 @@ SLEEP = {"name": "Bash", "arguments": {"command": "sleep 984"}}
 TIMEOUT_S = 100
 
 
-def require_program(name: str) -> None:
-    """Skip, or fail in CI, where an editor is not installed."""
-    if shutil.which(name) is None:
-        skip_or_fail(f"{name} is not installed: run `make editors`")
+def require_editor(editor: SystemEditor) -> None:
+    """Skip, or fail in CI, where an editor or its plug-in is not installed."""
+    if not editor.is_there():
+        skip_or_fail(
+            f"{editor.name} is not installed: run `make editors`, or apt-get install {' '.join(editor.packages)}"
+        )
 
 
 def write_workspace(tmp_path: Path) -> Path:

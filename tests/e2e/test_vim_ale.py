@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import Seal
-from tests.e2e.real_editors import EDIT, FIXED, ROOT, SLEEP, SOURCE, drive, require_program, write_workspace
+from tests.e2e.real_editors import EDIT, FIXED, ROOT, SLEEP, SOURCE, drive, require_editor, write_workspace
+from tests.editors.install import VIM
 
 NEW = {"name": "Write", "arguments": {"file_path": "pkg/new.py", "content": "x = 1\n"}}
 DELETE = {"name": "Bash", "arguments": {"command": "rm gone.py"}}
@@ -27,7 +28,7 @@ pytestmark = [pytest.mark.editor, pytest.mark.jail, pytest.mark.usefixtures("req
 
 @pytest.fixture(autouse=True)
 def require_vim() -> None:
-    require_program("vim")
+    require_editor(VIM)
 
 
 def run_vim(tmp_path: Path, sealed: Seal, scenario: str, *calls: Any) -> dict[str, Any]:

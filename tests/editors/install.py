@@ -85,10 +85,9 @@ HAS_ALE = (
     "+if empty(globpath(&rtp, 'autoload/ale/lsp.vim')) | cquit | endif",
     "+qa!",
 )
-SYSTEM_EDITORS = (
-    SystemEditor("Emacs with Eglot", ("emacs-nox", "elpa-eglot"), HAS_EGLOT),
-    SystemEditor("Vim with ALE", ("vim", "vim-ale"), HAS_ALE),
-)
+EMACS = SystemEditor("Emacs with Eglot", ("emacs-nox", "elpa-eglot"), HAS_EGLOT)
+VIM = SystemEditor("Vim with ALE", ("vim", "vim-ale"), HAS_ALE)
+SYSTEM_EDITORS = (EMACS, VIM)
 
 
 def install_packages(editor: SystemEditor) -> None:
