@@ -26,7 +26,7 @@ $(UV):
 
 build/.ready: uv.lock pyproject.toml | $(UV)
 	@echo "setting up: the locked dependencies (half a minute)"
-	@$(UV) sync --quiet --frozen --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" --no-install-package llama-cpp-python
+	@$(UV) sync --quiet --frozen --inexact --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" --no-install-package llama-cpp-python
 	@$(BOOT)/bin/python agent/model/build.py --lock uv.lock --into $(BIN)/python --uv $(UV)
 	@touch $@
 
