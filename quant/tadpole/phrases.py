@@ -207,4 +207,7 @@ def word_issue(r: Random, place: Place, bug: Bug, *, own: bool) -> str:
             text = r.choice((f"{place.function} fails. ", f"{place.test} fails: ")) + text
     else:
         text = _located(r, place, bug, _message(r, bug))
-    return r.choice(_LEADS) + text + r.choice(_TAILS)
+    lead, tail = r.choice(_LEADS), r.choice(_TAILS)
+    if text.startswith(" ") and not lead:
+        lead = "The tests fail:\n"  # the first line of an issue loses its indentation
+    return f"{lead}{text}{tail}".rstrip()
