@@ -29,9 +29,12 @@ def run_project(made: Project, model: Path) -> RunResult:
             test_command=made.test_command,
             seed=0,
         )
-        return asyncio.run(Run(spec, lambda _: None).execute())
+        result = asyncio.run(Run(spec, lambda _: None).execute())
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+    if result.error is not None and not result.n_steps:  # nothing ran: this says nothing about the model
+        raise RuntimeError(f"{result.error.message} {result.error.hint}")
+    return result
 
 
 def is_repaired(result: RunResult) -> bool:
