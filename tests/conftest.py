@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,10 @@ from tests.support import workspace_hash
 # a busy machine is no bug: what is slow is found by the time-out of the test
 settings.register_profile("frog", deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
 settings.load_profile("frog")
+
+# A test run in the background of a shell would hand ignored signals to every process that it starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 IN_CI = os.environ.get("CI") == "true"
 
