@@ -6,6 +6,7 @@ import asyncio
 import os
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -54,11 +55,22 @@ async def call_s(host: ToolHost, name: str, **arguments: object) -> float:
 
 
 def plain_bash_s(root: Path) -> float:
-    """Median seconds of `bash -lc true` outside, in the same folder."""
+    """Median seconds of `bash -lc true` outside, in the same folder; no profile of the person who measures."""
+    environment = {"PATH": os.environ["PATH"], "HOME": str(root)}
     seconds = []
     for _ in range(ROUNDS):
         begun = time.perf_counter()
-        subprocess.run(["bash", "-lc", "true"], cwd=root, check=True, stdin=subprocess.DEVNULL)
+        subprocess.run(["bash", "-lc", "true"], cwd=root, env=environment, check=True, stdin=subprocess.DEVNULL)
+        seconds.append(time.perf_counter() - begun)
+    return statistics.median(seconds)
+
+
+def python_s() -> float:
+    """Median seconds of a bare Python start: the machine's own measure, since a jailed run starts two."""
+    seconds = []
+    for _ in range(ROUNDS):
+        begun = time.perf_counter()
+        subprocess.run([os.path.realpath(sys.executable), "-I", "-S", "-c", "pass"], check=True)
         seconds.append(time.perf_counter() - begun)
     return statistics.median(seconds)
 
@@ -96,6 +108,7 @@ async def measure(root: Path) -> list[Row]:
     bound = f"{N_FILES} files"
     return [
         at_most(f"jail/start-{N_FILES}", (statistics.median(starts[1:]) + baseline_s) * 1e3, "ms", 100, bound),
+        reported("jail/start-over-python", statistics.median(starts[1:]) / python_s(), "x", "python -I -S -c pass"),
         at_most("jail/read", read_s * 1e3, "ms", 3, bound),
         at_most("jail/bash-true", bash_s / plain_bash_s(root), "x", 3, "plain bash -lc true"),
         reported("jail/bash-true-ms", bash_s * 1e3, "ms"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -43,8 +44,10 @@ def read_message(pipe: IO[bytes]) -> dict[str, Any]:
 def start(command: list[str], root: str) -> Iterator[Any]:
     """Start a server; yield the seconds to the answer of `initialize`, then the process; end it."""
     begun = time.perf_counter()
+    # each server may keep its compiled modules, as it would where it is installed
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     process = subprocess.Popen(
-        command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        command, cwd=root, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     )
     assert process.stdin is not None
     assert process.stdout is not None
