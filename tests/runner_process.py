@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import cast
 
+from agent.ipc.exits import wait_for_exit
 from agent.tools.bundle import runner_bundle
 from agent.tools.host import OnTouch, ToolHost
 from agent.tools.inputs import read_arguments
@@ -67,7 +68,7 @@ async def running(root: Path, *arguments: str, on_touch: OnTouch | None = None) 
     finally:
         await host.close()
         try:
-            await asyncio.wait_for(process.wait(), 20)
+            await asyncio.wait_for(wait_for_exit(process), 20)
         except TimeoutError:
             await end(process)
             raise
@@ -118,7 +119,7 @@ async def end(process: asyncio.subprocess.Process) -> None:
     """Kill a child, and close its pipes although not all was read."""
     with contextlib.suppress(ProcessLookupError):
         process.kill()
-    await process.wait()
+    await wait_for_exit(process)
     process._transport.close()  # type: ignore[attr-defined]
 
 

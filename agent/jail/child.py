@@ -7,6 +7,7 @@ import contextlib
 from collections import deque
 from typing import Protocol
 
+from agent.ipc.exits import wait_for_exit
 from agent.types import JailInfo
 
 _STDERR_BYTES = 16_384
@@ -63,8 +64,8 @@ class StderrTail:
 async def reap(process: asyncio.subprocess.Process, timeout_s: float) -> None:
     """Wait for a child; kill it where it does not end in time."""
     try:
-        await asyncio.wait_for(process.wait(), timeout_s)
+        await asyncio.wait_for(wait_for_exit(process), timeout_s)
     except TimeoutError:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
-        await process.wait()
+        await wait_for_exit(process)

@@ -7,6 +7,7 @@ import contextlib
 import os
 
 from agent.errors import JailUnavailable
+from agent.ipc.exits import wait_for_exit
 from agent.jail.channel import StatusMessage
 from agent.jail.child import reap
 from agent.jail.host import gather_host_facts
@@ -164,7 +165,7 @@ async def _abandon(launch: Launch | None, process: asyncio.subprocess.Process | 
         return ""
     with contextlib.suppress(ProcessLookupError):
         process.kill()
-    await process.wait()
+    await wait_for_exit(process)
     if process.stderr is None:
         return ""
     with contextlib.suppress(TimeoutError):

@@ -18,6 +18,7 @@ from agent.errors import (
     ModelUnavailable,
     ProtocolError,
 )
+from agent.ipc.exits import wait_for_exit
 from agent.ipc.messages import check_hello, hello_params
 from agent.ipc.peer import Peer, PeerError
 from agent.model.worker import HINT_MARK
@@ -116,7 +117,7 @@ class WorkerProcess:
         await self._peer.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(STOP_S):
-                await self._process.wait()
+                await wait_for_exit(self._process)
         await self.kill()
 
     async def kill(self) -> None:
@@ -125,7 +126,7 @@ class WorkerProcess:
             # Not by `Process.kill`: that may reap a child that has just died, and its exit code would be lost.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._process.pid, signal.SIGKILL)
-        await self._process.wait()
+        await wait_for_exit(self._process)
         await self._peer.close()
         await asyncio.wait([self._stderr], timeout=STOP_S)
         self._stderr.cancel()
