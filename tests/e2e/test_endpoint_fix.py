@@ -16,7 +16,7 @@ import pytest
 from tests.conftest import Seal
 from tests.openai_server import HTML_PAGE, OVERFLOWS, Item, OpenAiServer, endless, raw, status, turn
 
-pytestmark = [pytest.mark.jail, pytest.mark.usefixtures("require_jail")]
+pytestmark = [pytest.mark.jail, pytest.mark.usefixtures("require_jail"), pytest.mark.slow]
 ROOT = Path(__file__).parents[2]
 READ = turn(reasoning="Look.", calls=[("Read", {"file_path": "calc.py"})])
 EDIT = turn(reasoning="Fix.", calls=[("Edit", {"file_path": "calc.py", "old_string": "a - b", "new_string": "a + b"})])

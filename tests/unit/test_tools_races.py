@@ -22,7 +22,10 @@ while True:
             sys.exit(1)
 """
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="exchanging two names is a call of Linux")
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="exchanging two names is a call of Linux"),
+    pytest.mark.slow,
+]
 
 
 @pytest.fixture(params=KINDS)
