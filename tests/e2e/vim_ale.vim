@@ -103,7 +103,7 @@ function! Scenario_cancel() abort
   call Said('Bash: sleep')
   let l:began = reltime()
   FrogCancel
-  call Said('FrogNano: cancelled 1')
+  call Said('cancelled') " the answer, or the end of the progress where that came right after it
   let g:out.cancel_s = reltimefloat(reltime(l:began))
 endfunction
 
