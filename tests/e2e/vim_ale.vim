@@ -103,7 +103,8 @@ function! Scenario_cancel() abort
   call Said('Bash: sleep')
   let l:began = reltime()
   FrogCancel
-  call Said('cancelled') " the answer, or the end of the progress where that came right after it
+  " the command's answer, or the end of the progress where that came right after it
+  call Said('^FrogNano: \(cancelled 1\|add is wrong: cancelled\)$')
   let g:out.cancel_s = reltimefloat(reltime(l:began))
 endfunction
 
