@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import skip_or_fail
 from tests.jail.jailed import REPOSITORY, frog_jail
 
 pytestmark = [pytest.mark.jail, pytest.mark.usefixtures("require_jail")]
@@ -67,7 +68,7 @@ def test_a_quota_of_zero_means_that_nothing_runs(workspace: Path, what: str) -> 
     before = ("unshare", "--user", "--map-root-user", "sh", "-c", f'echo 0 >/proc/sys/user/{what} && exec "$@"', "sh")
     trial = subprocess.run([*before, "true"], capture_output=True, text=True)
     if trial.returncode != 0:
-        pytest.skip(f"unshare does not work here: {trial.stderr.strip()[:80]}")
+        skip_or_fail(f"unshare does not work here: {trial.stderr.strip()[:80]}")
     done = frog_jail(workspace, "sh", "-c", "echo RAN", before=before)
     assert done.returncode == 125, done
     assert done.stdout == ""
@@ -109,7 +110,7 @@ def test_a_mount_below_the_workspace_is_said(workspace: Path) -> None:
         "sh",
     )
     if subprocess.run([*before, "true"], capture_output=True).returncode != 0:
-        pytest.skip("a mount cannot be made here")
+        skip_or_fail("a mount cannot be made here")
     done = frog_jail(workspace, "echo", "RAN", before=before)
     assert done.returncode == 125, done
     assert "mounts below it" in done.stderr
@@ -126,7 +127,7 @@ def test_root_of_a_container_with_its_files_on_an_overlay(workspace: Path) -> No
     )
     before = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh")
     if subprocess.run([*before, "true"], capture_output=True).returncode != 0:
-        pytest.skip("an overlay cannot be mounted by hand here")
+        skip_or_fail("an overlay cannot be mounted by hand here")
     done = frog_jail(workspace / "merged", "sh", "-c", "cat f; rm f; mkdir f; ls", before=before)
     assert (done.returncode, done.stdout) == (0, "seen\nf\n"), done
 
@@ -135,6 +136,6 @@ def test_a_host_without_any_network(workspace: Path) -> None:
     """Not closed: this must work."""
     before = ("unshare", "--user", "--map-root-user", "--net")
     if subprocess.run([*before, "true"], capture_output=True).returncode != 0:
-        pytest.skip("unshare does not work here")
+        skip_or_fail("unshare does not work here")
     done = frog_jail(workspace, "sh", "-c", "echo ok", before=before)
     assert (done.returncode, done.stdout) == (0, "ok\n"), done
