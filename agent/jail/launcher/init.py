@@ -11,6 +11,7 @@ from agent.jail.launcher import kernel, watch
 from agent.jail.launcher.canaries import missed_canaries
 from agent.jail.launcher.confine import confine, forget_signals
 from agent.jail.launcher.mounts import build_root
+from agent.jail.launcher.runner import load_standard_modules, run_archive
 from agent.jail.launcher.status import StatusPipe
 
 TYPE_CHECKING = False
@@ -28,11 +29,12 @@ def run_init(plan: dict[str, Any], runner: bytes, status: StatusPipe) -> None:
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0, "not dumpable")
         forget_signals()  # the default of PID 1 is to ignore what its children send
         umask = os.umask(0o022)  # others than root have to find their way in the jail
+        pid, go, report = _fork_runner(plan, status, umask)
         upper = build_root(plan, runner)
         status.send(b"VIEW", upper)
         if not plan["disk_view"]:  # memory has its bound by itself
             os.close(upper)
-        pid = _start_runner(plan, status, umask)
+        _start_runner(go, report)
         status.send(b"READY")
         _close_standard_streams()
         ended = _watch(plan, pid, status, upper if plan["disk_view"] else None)
@@ -48,29 +50,46 @@ def run_init(plan: dict[str, Any], runner: bytes, status: StatusPipe) -> None:
         os._exit(0)
 
 
-def _start_runner(plan: dict[str, Any], status: StatusPipe, umask: int) -> int:
-    """Fork the runner and wait until it was executed. Raises StepError where it was not."""
-    here, there = os.pipe2(os.O_CLOEXEC)
+def _fork_runner(plan: dict[str, Any], status: StatusPipe, umask: int) -> tuple[int, int, int]:
+    """Fork the process that becomes the runner, to get ready while the jail is built around it.
+
+    Its process id, the pipe that lets it go on, and the one that reports what went wrong. `pivot_root` moves it
+    into the new root as it moves every process of the namespace; the canaries would see if not.
+    """
+    may_go, go = os.pipe2(os.O_CLOEXEC)
+    report, reporter = os.pipe2(os.O_CLOEXEC)
     pid = os.fork()
     if pid == 0:
-        os.close(here)
+        os.close(go)
+        os.close(report)
         status.close()
         os.umask(umask)
-        _become_runner(plan, there)
-    os.close(there)
-    with open(here, "rb") as pipe:
+        _become_runner(plan, may_go, reporter)
+    os.close(may_go)
+    os.close(reporter)
+    return pid, go, report
+
+
+def _start_runner(go: int, report: int) -> None:
+    """Let the runner confine itself and go on. Raises StepError where it did not come to it."""
+    os.write(go, b"x")
+    os.close(go)
+    with open(report, "rb") as pipe:
         answer = pipe.read(4096)
     if answer:
         step, _, number = answer.rpartition(b"\0")
         raise kernel.StepError(os.fsdecode(step), int(number))
-    return pid
 
 
-def _become_runner(plan: dict[str, Any], report: int) -> None:
-    """Confine this process, prove it, execute. What goes wrong is written to `report`; never returns."""
+def _become_runner(plan: dict[str, Any], may_go: int, report: int) -> None:
+    """Confine this process, prove it, run. What goes wrong is written to `report`; never returns."""
     step = "start of the runner"
     try:
         os.setsid()
+        if plan["spares_runner"]:
+            load_standard_modules()
+        if not os.read(may_go, 1):
+            os._exit(127)
         if report != 3:
             os.dup2(report, 3, inheritable=False)
         os.closerange(4, 65_536)
@@ -81,7 +100,10 @@ def _become_runner(plan: dict[str, Any], report: int) -> None:
         if missed:
             os.write(3, ("canary: " + ", ".join(missed)).encode() + b"\x000")
             os._exit(125)
-        step = "start of the runner" if plan["spares_runner"] else "start of the command"
+        if plan["spares_runner"]:
+            os.close(3)  # the end of the report is the word that all is well
+            run_archive(plan)
+        step = "start of the command"
         environment = dict(plan["environment"])
         os.execvpe(plan["argv"][0], plan["argv"], environment)  # noqa: S606
     except kernel.StepError as error:
