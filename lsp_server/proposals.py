@@ -14,7 +14,7 @@ from agent.changes.proposals import Proposal, ProposalStore
 from agent.errors import ProposalError, UsageError
 from agent.types import ChangeKind, ChangeSet, ExitReason, FileChange
 from lsp_server.application import Application
-from lsp_server.apply import Applier
+from lsp_server.apply.applier import Applier
 from lsp_server.client import NoAnswerError
 from lsp_server.messages import (
     AppliedFile,

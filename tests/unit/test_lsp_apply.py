@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from agent.types import ChangeKind, FileChange, FileState
-from lsp_server import apply as apply_module
-from lsp_server.apply import Applier
+from lsp_server.apply import delivery, file_operations
+from lsp_server.apply.applier import Applier
 from lsp_server.capabilities import resolve
 from lsp_server.client import Client
 from lsp_server.messages import AppliedFile
@@ -112,9 +112,9 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(apply_module, "OPEN_WAIT_S", 0.3)
-    monkeypatch.setattr(apply_module, "CLOSED_WAIT_S", 0.1)
-    monkeypatch.setattr(apply_module, "CREATED_WAIT_S", 0.1)
+    monkeypatch.setattr(delivery, "OPEN_WAIT_S", 0.3)
+    monkeypatch.setattr(delivery, "CLOSED_WAIT_S", 0.1)
+    monkeypatch.setattr(file_operations, "CREATED_WAIT_S", 0.1)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path.parent / "config"))
 
 
@@ -386,7 +386,7 @@ async def test_an_error_answer_is_not_applied(folder: Path) -> None:
 
 
 async def test_an_editor_that_never_answers_but_applies(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(apply_module, "ANSWER_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(delivery, "ANSWER_TIMEOUT_S", 0.2)
     editor = InProcess(folder)
     document = editor.open("a.py")
 

@@ -1,0 +1,100 @@
+"""The files of a run as they are at this moment: the open document where there is one, else the disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from lsp_server.buffers import Buffer
+from lsp_server.session import Folder, Session, read_file
+from lsp_server.texts import Codec, codec_of_buffer
+
+
+@dataclass(frozen=True, slots=True)
+class FileNow:
+    """One path of the workspace at one moment. `text` and `version` are those of its open document.
+
+    `relative` is where the file lies now, which is what commands and edits name.
+    """
+
+    relative: str
+    path: str
+    uri: str
+    is_there: bool
+    disk: bytes | None
+    link: str | None = None
+    mode: int | None = None
+    text: str | None = None
+    version: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the client has the document open: then its text counts, not the disk."""
+        return self.text is not None
+
+    def content(self) -> tuple[bytes | None, Codec | None]:
+        """What counts as the file's bytes, and for an open document its codec. Raises NotCarriedError."""
+        if self.text is None:
+            return self.disk, None
+        codec = codec_of_buffer(self.text, self.disk)
+        return codec.to_bytes(self.text), codec
+
+
+class FolderNow:
+    """The folder of a run. Every path of a proposal is looked up here.
+
+    `path_now` gives the path that a file of the run has since, where the user renamed it.
+    """
+
+    def __init__(self, session: Session, folder: Folder, path_now: Callable[[str], str] = str) -> None:
+        self._session = session
+        self._folder = folder
+        self._path_now = path_now
+
+    def look(self, relative: str) -> FileNow:
+        """The file of a change, read now."""
+        relative = self._path_now(relative)
+        path = os.path.join(self._folder.path, relative)
+        buffer = self._session.buffer_of(self._folder, relative)
+        return FileNow(
+            relative,
+            path,
+            self._session.uri_for(self._folder, relative),
+            is_there(path),
+            read_file(path),
+            *_link_and_mode(path),
+            buffer.text if buffer is not None else None,
+            buffer.version if buffer is not None else None,
+        )
+
+    def buffer(self, relative: str) -> Buffer | None:
+        """The open document of a change's file."""
+        return self._session.buffer_of(self._folder, self._path_now(relative))
+
+
+def _link_and_mode(path: str) -> tuple[str | None, int | None]:
+    try:
+        info = os.lstat(path)
+        link = os.readlink(path) if stat.S_ISLNK(info.st_mode) else None
+    except OSError:
+        return None, None
+    return link, stat.S_IMODE(info.st_mode)
+
+
+def is_there(path: str) -> bool:
+    """Whether the path names anything, a dangling link included."""
+    return os.path.lexists(path)
+
+
+def make_folder_of(path: str) -> None:
+    """Make the folders above a new file; where that fails, saving it will say so."""
+    with contextlib.suppress(OSError):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+
+
+def same_text(a: str, b: str) -> bool:
+    r"""Whether two texts are the same but for the kind of their line ends, which some clients make uniform."""
+    return a == b or a.replace("\r\n", "\n").replace("\r", "\n") == b.replace("\r\n", "\n").replace("\r", "\n")
