@@ -72,11 +72,15 @@ class ModelSpec:
     n_gpu_layers: int | None = None
 
 
+JailBackend = Literal["auto", "namespaces", "bwrap", "landlock", "files"]
+"""What may be chosen; the backend that a run really got is in `JailInfo`."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JailSettings:
     """What a user may say about the jail. Nothing here can switch it off."""
 
-    backend: Literal["auto", "namespaces", "files"] = "auto"
+    backend: JailBackend = "auto"
     read_only_paths: tuple[str, ...] = ()
     python: str | None = None
 
@@ -279,10 +283,13 @@ class PrivateView:
 
     `upper_fd` is an open directory in overlay format (whiteouts are character devices 0:0, opaque
     folders carry `user.overlay.opaque`); `lower` is the real workspace. Whoever holds it closes `upper_fd`.
+    Where `copied` is given, `upper_fd` is a whole copy instead: `copied` has, by workspace path, the inode and the
+    change time in nanoseconds of every file and link in it before anything ran.
     """
 
     upper_fd: int
     lower: str
+    copied: Mapping[str, tuple[int, int]] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

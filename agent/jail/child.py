@@ -1,10 +1,11 @@
-"""What both backends give to a session: a child that speaks frames, and how it ends."""
+"""What every backend gives to a session: a child that speaks frames, and how it ends."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Mapping
 from typing import Protocol
 
 from agent.ipc.exits import wait_for_exit
@@ -14,23 +15,40 @@ _STDERR_BYTES = 16_384
 
 
 class Jailed(Protocol):
-    """A started backend. `view_fd` is open from the start; `close` closes it."""
+    """A started backend. `view_fd` is open from the start; `close` closes it.
+
+    `copied` is what `PrivateView.copied` says: None where the view is in the overlay's format.
+    """
 
     process: asyncio.subprocess.Process
     info: JailInfo
     notes: tuple[str, ...]
     limits: list[str]
+    copied: Mapping[str, tuple[int, int]] | None
 
     async def end(self) -> None:
         """Kill every jailed process and return when none is left. Idempotent."""
         ...
 
     def view_fd(self) -> int:
-        """The open upper layer."""
+        """The open upper layer, or the open copy."""
         ...
 
     def close(self) -> None:
         """Release everything; the view is gone. Idempotent."""
+        ...
+
+
+class JailedCommand(Jailed, Protocol):
+    """A started backend that runs one command."""
+
+    @property
+    def wait_status(self) -> int | None:
+        """The wait status of the command once it ended by itself."""
+        ...
+
+    async def finished(self) -> None:
+        """Wait until nothing of the jail is left."""
         ...
 
 

@@ -7,12 +7,14 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from io import FileIO
 
-from agent.errors import FrogError, JailUnavailable
+from agent.errors import FrogError
+from agent.jail.backend import Backend
+from agent.jail.backends import chosen_for_commands, start_first
 from agent.jail.channel import CommandNotStarted
-from agent.jail.namespaces import NamespaceJail, start_namespaces
+from agent.jail.child import JailedCommand
 from agent.jail.spec import JailSpec
 
 EXIT_LIMIT = 124
@@ -35,15 +37,13 @@ async def run_command(spec: JailSpec, argv: Sequence[str], backend: str = "auto"
     with contextlib.ExitStack() as ends:
         sources: list[FileIO] = []
         try:
-            if backend not in ("auto", "namespaces"):
-                raise JailUnavailable(f"backend {backend!r} cannot run a command", "Only `namespaces` can.")
             with contextlib.ExitStack() as writing_ends:
                 outputs = []
                 for _ in range(2):
                     reading, writing = os.pipe2(os.O_CLOEXEC)
                     sources.append(ends.enter_context(FileIO(reading, "rb")))
                     outputs.append(writing_ends.enter_context(FileIO(writing, "wb")).fileno())
-                jail = await start_namespaces(spec.checked(), b"", tuple(argv), outputs=(outputs[0], outputs[1]))
+                jail = await _start(chosen_for_commands(backend), spec.checked(), tuple(argv), (outputs[0], outputs[1]))
         except CommandNotStarted as error:
             _say(f"{argv[0]}: {error.message}")
             return EXIT_NOT_FOUND if error.is_missing else EXIT_NOT_EXECUTABLE
@@ -57,7 +57,22 @@ async def run_command(spec: JailSpec, argv: Sequence[str], backend: str = "auto"
             jail.close()
 
 
-async def _finish(jail: NamespaceJail, sources: list[FileIO]) -> int:
+async def _start(
+    candidates: tuple[Backend, ...], spec: JailSpec, argv: tuple[str, ...], outputs: tuple[int, int]
+) -> JailedCommand:
+    """The command in the first backend that proves itself; those before it are named on stderr."""
+
+    def run(backend: Backend) -> Awaitable[JailedCommand]:
+        assert backend.run is not None
+        return backend.run(spec, argv, outputs)
+
+    jail, misses = await start_first(candidates, run)
+    for miss in misses:
+        _say(f"frog-lsp: jail: {miss}")
+    return jail
+
+
+async def _finish(jail: JailedCommand, sources: list[FileIO]) -> int:
     pumps = [asyncio.create_task(_pump(source, number)) for number, source in enumerate(sources, start=1)]
     try:
         await jail.finished()

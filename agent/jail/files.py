@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections.abc import Mapping
 
 from agent.errors import JailUnavailable
 from agent.jail.child import reap
@@ -26,10 +27,12 @@ _END_TIMEOUT_S = 1.0
 class FilesJail:
     """A running runner of backend D."""
 
-    def __init__(self, process: asyncio.subprocess.Process, folder: Held, view: int, reason: str) -> None:
+    copied: Mapping[str, tuple[int, int]] | None = None
+
+    def __init__(self, process: asyncio.subprocess.Process, folder: Held, view: int) -> None:
         self.process = process
-        self.info = JailInfo(backend="files", reduced=f"{REDUCED} ({reason})" if reason else REDUCED)
-        self.notes: tuple[str, ...] = (f"The jail is reduced: {REDUCED}.", *((reason,) if reason else ()))
+        self.info = JailInfo(backend="files", reduced=REDUCED)
+        self.notes: tuple[str, ...] = (f"The jail is reduced: {REDUCED}.",)
         self.limits: list[str] = []
         self._folder = folder
         self._view: int | None = view
@@ -64,8 +67,8 @@ def _lay_out(folder: str, runner: bytes) -> tuple[str, str]:
     return upper, bundle
 
 
-async def start_files(spec: JailSpec, runner: bytes, reason: str = "") -> FilesJail:
-    """Start backend D for a checked spec; `reason` says why the jail is not a better one. Raises JailUnavailable."""
+async def start_files(spec: JailSpec, runner: bytes) -> FilesJail:
+    """Start backend D for a checked spec. Raises JailUnavailable."""
     try:
         held = hold_folder("view")
         folder = held.path
@@ -89,4 +92,4 @@ async def start_files(spec: JailSpec, runner: bytes, reason: str = "") -> FilesJ
         raise JailUnavailable(
             f"the file tools cannot be started: {error}", "Free space in the cache folder."
         ) from error
-    return FilesJail(process, held, view, reason)
+    return FilesJail(process, held, view)

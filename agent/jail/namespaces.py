@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+from collections.abc import Mapping
 
 from agent.errors import JailUnavailable
 from agent.ipc.exits import wait_for_exit
@@ -23,6 +24,8 @@ _END_TIMEOUT_S = 5.0
 
 class NamespaceJail:
     """A running jail of backend A."""
+
+    copied: Mapping[str, tuple[int, int]] | None = None
 
     def __init__(self, process: asyncio.subprocess.Process, launch: Launch, notes: tuple[str, ...]) -> None:
         self.process = process

@@ -1,4 +1,4 @@
-"""Whether backend A can be had here, found out by doing it."""
+"""Whether a backend can be had here, found out by doing it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import functools
 import os
 import subprocess
 import tempfile
-from dataclasses import dataclass
 
 from agent.errors import FrogError, JailUnavailable
+from agent.jail.backend import ProbeOutcome
 from agent.jail.host import gather_host_facts
+from agent.jail.leftovers import hold_folder
 from agent.jail.namespaces import hold_disk_view
 from agent.jail.plan import plan_namespaces
 from agent.jail.spec import JailSpec
@@ -17,15 +18,6 @@ from agent.jail.start import START_TIMEOUT_S, Launch, prepare_launch
 
 # Without user attributes an overlay mounts and then fails at exactly this.
 _TRIAL = ("/bin/sh", "-c", "rm -rf d && mkdir d && : > d/new && test ! -e d/old && mv d e")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeOutcome:
-    """Whether backend A works; if not, why, and what a user can do."""
-
-    usable: bool
-    reason: str = ""
-    hint: str = ""
 
 
 @functools.cache
@@ -46,6 +38,17 @@ def probe_namespaces_now() -> ProbeOutcome:
             return ProbeOutcome(usable=False, reason=error.message, hint=error.hint)
         except OSError as error:
             return ProbeOutcome(usable=False, reason=f"the probe could not be made: {error}")
+
+
+def probe_files() -> ProbeOutcome:
+    """Backend D needs a folder to write in and nothing else."""
+    try:
+        hold_folder("view").remove()
+    except OSError as error:
+        return ProbeOutcome(
+            usable=False, reason=f"no private view can be made: {error}", hint="Free space in the cache folder."
+        )
+    return ProbeOutcome(usable=True)
 
 
 def _try(folder: str) -> ProbeOutcome:

@@ -7,10 +7,8 @@ import os
 from types import TracebackType
 from typing import Self
 
-from agent.errors import JailUnavailable, UsageError
+from agent.jail.backends import chosen, start_first
 from agent.jail.child import Jailed, StderrTail
-from agent.jail.files import start_files
-from agent.jail.namespaces import start_namespaces
 from agent.jail.spec import JailSpec
 from agent.types import JailInfo, PrivateView
 
@@ -21,7 +19,7 @@ class JailSession:
     The order is open_session, frames, stop (the changes can be collected), close. `close` alone is fine too.
     """
 
-    def __init__(self, spec: JailSpec, jailed: Jailed) -> None:
+    def __init__(self, spec: JailSpec, jailed: Jailed, missed: tuple[str, ...] = ()) -> None:
         process = jailed.process
         assert process.stdin is not None
         assert process.stdout is not None
@@ -31,6 +29,7 @@ class JailSession:
         self.writer: asyncio.StreamWriter = process.stdin
         self.workspace = spec.workspace
         self._jailed = jailed
+        self._missed = missed
         self._stderr = StderrTail(process.stderr)
         self._closed = False
 
@@ -38,7 +37,7 @@ class JailSession:
     def notes(self) -> tuple[str, ...]:
         """What a person should know: a reduced jail, an interpreter left out, limits that were met."""
         met = dict.fromkeys(self._jailed.limits)
-        return (*self._jailed.notes, *(f"A limit of the jail was met: {name}." for name in met))
+        return (*self._missed, *self._jailed.notes, *(f"A limit of the jail was met: {name}." for name in met))
 
     def stderr_tail(self) -> str:
         """The end of what the runner wrote to stderr."""
@@ -50,7 +49,8 @@ class JailSession:
         May be called again. Raises JailUnavailable after `close`.
         """
         await self._end()
-        return PrivateView(upper_fd=os.dup(self._jailed.view_fd()), lower=self.workspace)
+        jailed = self._jailed
+        return PrivateView(upper_fd=os.dup(jailed.view_fd()), lower=self.workspace, copied=jailed.copied)
 
     async def _end(self) -> None:
         await asyncio.shield(self._jailed.end())
@@ -79,18 +79,10 @@ class JailSession:
 async def open_session(spec: JailSpec, runner: bytes, *, backend: str = "auto") -> JailSession:
     """Jail the runner (a zipapp) in a private view of `spec.workspace`.
 
-    "auto" takes `namespaces`, else `files` with the reason in the notes; never anything unjailed. Raises
-    WorkspaceError, UsageError, and JailUnavailable where the backend asked for by name cannot be had.
+    "auto" takes the first backend that proves itself; why the better ones did not is in the notes. Never anything
+    unjailed. Raises WorkspaceError, UsageError, and JailUnavailable where no backend asked for can be had.
     """
-    if backend not in ("auto", "namespaces", "files"):
-        raise UsageError(f"there is no jail backend {backend!r}", "Backends: auto, namespaces, files.")
+    candidates = chosen(backend)
     spec = spec.checked()
-    reason = ""
-    if backend != "files":
-        try:
-            return JailSession(spec, await start_namespaces(spec, runner))
-        except JailUnavailable as error:
-            if backend == "namespaces":
-                raise
-            reason = f"{error.message}. {error.hint}".strip()
-    return JailSession(spec, await start_files(spec, runner, reason))
+    jailed, misses = await start_first(candidates, lambda candidate: candidate.start(spec, runner))
+    return JailSession(spec, jailed, misses)
