@@ -24,7 +24,7 @@ async def examine(session: Session) -> DoctorResult:
         lines.append(f"folder {folder.path}: " + (f"no runs, {reason}" if reason else "runs are allowed"))
     if not session.folders:
         lines.append("folder: none is open; open the project's folder in the editor")
-    lines += [f"settings: {problem}" for problem in session.settings.problems]
+    lines += [f"settings: {problem}" for problem in session.settings_problems]
     try:
         findings = await asyncio.wait_for(asyncio.to_thread(_findings, session.settings), EXAMINE_TIMEOUT_S)
     except TimeoutError:
@@ -42,12 +42,12 @@ def _findings(settings: Settings) -> Any:
 
     return examine_parts(
         Defaults(
-            model=settings.model,
-            limits=settings.limits,
-            jail=settings.jail,
-            prompt_file=settings["agent.promptFile"],
-            test_command=settings["tests.command"],
-            keep_days=float(settings["state.keepDays"]),
+            model=settings.model.to_spec(),
+            limits=settings.limits.to_limits(),
+            jail=settings.jail.to_jail_settings(),
+            prompt_file=settings.agent.prompt_file,
+            test_command=settings.tests.command,
+            keep_days=settings.state.keep_days,
         )
     )
 

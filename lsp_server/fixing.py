@@ -30,14 +30,14 @@ def start_fix(session: Session, runs: RunManager, params: FixParams) -> FixResul
         run_id=new_run_id(),
         workspace=place.folder.path,
         issue=issue,
-        model=settings.model,
-        limits=settings.limits,
-        jail=settings.jail,
-        test_command=settings["tests.command"],
+        model=settings.model.to_spec(),
+        limits=settings.limits.to_limits(),
+        jail=settings.jail.to_jail_settings(),
+        test_command=settings.tests.command,
         buffers=buffers,
-        prompt_file=settings["agent.promptFile"],
+        prompt_file=settings.agent.prompt_file,
     )
-    record, n_ahead = runs.start(spec, place.folder, float(settings["model.idleUnloadS"]))
+    record, n_ahead = runs.start(spec, place.folder, settings.model.idle_unload_s)
     return {"runId": record.run_id, "place": n_ahead}
 
 

@@ -55,7 +55,7 @@ class Proposals:
 
     async def forget_old(self) -> None:
         """Remove what is older than the setting says."""
-        days = float(self._session.settings["state.keepDays"])
+        days = self._session.settings.state.keep_days
         await asyncio.to_thread(self._store.forget, older_than_days=days)
         trajectory = await asyncio.to_thread(importlib.import_module, "agent.trajectory")
         await asyncio.to_thread(trajectory.forget_trajectories, older_than_days=days)
@@ -108,7 +108,7 @@ class Proposals:
             return
         await self._keep(record.proposal)
         text = _summary(record.title, record.proposal)
-        if not self._session.settings_for(record.folder)["review.ask"]:
+        if not self._session.settings_for(record.folder).review.ask:
             client.log(f"{text} It waits for frog.apply (run {record.run_id}).", "info")
             return
         try:
@@ -175,7 +175,7 @@ class Proposals:
         if not changes:
             return []
         can_all = all(applier.can("rename" if c.kind is ChangeKind.RENAMED else "delete") for c in changes)
-        may_ask = self._session.settings_for(record.folder)["review.ask"]
+        may_ask = self._session.settings_for(record.folder).review.ask
         if is_named or not may_ask or not can_all:
             return await applier.apply_structure(changes)
         self._application.spawn(self._ask_for_structure(record, applier, changes))

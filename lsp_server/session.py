@@ -9,10 +9,10 @@ from typing import Any
 
 from agent.config import load_user_config
 from agent.errors import UsageError
-from lsp_server import settings as settings_
 from lsp_server.buffers import Buffer, BufferStore
 from lsp_server.capabilities import Capabilities, dig
 from lsp_server.client import Client
+from lsp_server.layers import Reading, asks_for_replay, read, read_trust, without_user_keys
 from lsp_server.settings import Settings
 from lsp_server.texts import NotCarriedError, codec_of_buffer
 from lsp_server.uris import child_uri, path_of, relative_to, scheme_of, uri_of
@@ -52,6 +52,8 @@ class Session:
         self.problem: str | None = None
         """Why no run can succeed (no model, no jail), once that was looked at: see `doctor.find_problem`."""
         self.process_id = dig(initialize_params, "processId")
+        self.settings_problems: tuple[str, ...] = ()
+        """What is wrong with the settings, a sentence each, for a person."""
         self._options = dig(initialize_params, "initializationOptions")
         self._asked: Any = None
         self._folder_settings: dict[str, Any] = {}
@@ -72,20 +74,21 @@ class Session:
         except UsageError as error:
             user = None
             problems.append(error.message)
-        # Only what starts the server may ask for the model that plays a script.
-        read = settings_.read(user, self._options, self._asked, replay=_asks_for_replay(self._options))
-        self.settings = Settings(read.values, (*problems, *read.problems), read.explicit)
-        self.distrust = settings_.read_trust(self._options, self._asked)
+        self._layers = (user, self._options, self._asked)
+        readings = [self._read(own) for own in (None, *self._folder_settings.values())]
+        self.settings = readings[0].settings
+        for reading in readings:
+            problems += reading.problems
+        self.settings_problems = tuple(dict.fromkeys(problems))
+        self.distrust = read_trust(self._options, self._asked)
 
     def settings_for(self, folder: Folder) -> Settings:
         """The settings of a run in a folder: the folder's own never say anything of the model, the jail, the agent."""
-        own = settings_.without_user_keys(self._folder_settings.get(folder.path))
-        if not isinstance(own, dict) or not own:
-            return self.settings
-        read = settings_.read(own)
-        values = dict(self.settings.values)
-        values.update({key: read[key] for key in read.explicit})
-        return Settings(values, read.problems, self.settings.explicit | read.explicit)
+        return self._read(self._folder_settings.get(folder.path)).settings
+
+    def _read(self, own: Any) -> Reading:
+        # Only what starts the server may ask for the model that plays a script.
+        return read(*self._layers, without_user_keys(own), replay=asks_for_replay(self._options))
 
     # --- folders and documents --------------------------------------------------------------------------------
 
@@ -193,10 +196,6 @@ def read_file(path: str) -> bytes | None:
             return file.read()
     except OSError:
         return None
-
-
-def _asks_for_replay(options: Any) -> bool:
-    return bool(dig(options, "model", "kind") == "scripted")
 
 
 def _folders_of(params: Any) -> list[Folder]:

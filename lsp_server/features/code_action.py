@@ -34,7 +34,7 @@ def register(server: FrogServer, application: Application) -> None:
 
 def actions(session: Session, uri: str, span: Any, context: Any) -> list[JsonObject]:
     """The entries for a range: one quickfix a diagnostic (five at most) and one for all, or one rewrite."""
-    if not session.settings["codeActions.enabled"]:
+    if not session.settings.code_actions.enabled:
         return []
     found = dig(context, "diagnostics")
     diagnostics = [d for d in found if isinstance(d, dict) and message_of(d)] if isinstance(found, list) else []

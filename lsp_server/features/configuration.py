@@ -51,8 +51,8 @@ def register(server: FrogServer, application: Application) -> None:
             session.problem = problem
 
     def say_problems() -> None:
-        log.set_level(session.settings["logLevel"])
-        for problem in session.settings.problems:
+        log.set_level(session.settings.log_level)
+        for problem in session.settings_problems:
             logger.warning("settings: %s", problem)
             session.client.log(f"frog-lsp settings: {problem}", "warning")
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lsp_server.capabilities import resolve
-from lsp_server.settings import read
+from lsp_server.layers import read
 
 
 @pytest.mark.parametrize(

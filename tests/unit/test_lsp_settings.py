@@ -6,13 +6,18 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 
 import lsp_server
+from agent.model.keeper import IDLE_UNLOAD_S
+from agent.trajectory import KEEP_DAYS
+from agent.types import JailSettings, Limits, ModelSpec
 from lsp_server import messages
 from lsp_server.capabilities import resolve
+from lsp_server.layers import asks_for_replay, read, read_trust, without_user_keys
 from lsp_server.messages import BadParamsError, parse
-from lsp_server.settings import DEFAULTS, TABLE, read, read_trust, schema, without_user_keys
+from lsp_server.settings import Settings, entries, schema
 
 
 def test_the_version_is_that_of_the_package() -> None:
@@ -20,24 +25,43 @@ def test_the_version_is_that_of_the_package() -> None:
     assert lsp_server.__version__ == project["version"]
 
 
-def test_nothing_set_gives_the_defaults_of_the_evaluation() -> None:
-    settings = read(None)
-    assert settings.values == DEFAULTS.values
-    assert settings.problems == ()
-    limits = settings.limits
-    assert (limits.max_steps, limits.context_tokens, limits.tokens_per_turn, limits.time_s) == (
-        150,
-        131_072,
-        8_192,
-        10_800.0,
-    )
+def test_nothing_set_gives_the_defaults_of_the_agent() -> None:
+    settings, problems = read(None)
+    assert (settings, problems) == (Settings(), ())
+    assert settings.limits.to_limits() == Limits()
+    assert settings.model.to_spec() == ModelSpec()
+    assert settings.jail.to_jail_settings() == JailSettings()
+    assert settings.state.keep_days == KEEP_DAYS
+    assert settings.model.idle_unload_s == IDLE_UNLOAD_S
 
 
 def test_later_layers_win_nested_and_dotted() -> None:
-    settings = read({"limits": {"maxSteps": 7}}, {"limits.maxSteps": 8, "review": {"ask": False}})
-    assert settings["limits.maxSteps"] == 8
-    assert settings["review.ask"] is False
-    assert settings.explicit == {"limits.maxSteps", "review.ask"}
+    settings, problems = read({"limits": {"maxSteps": 7}}, {"limits.maxSteps": 8, "review": {"ask": False}})
+    assert settings.limits.max_steps == 8
+    assert settings.review.ask is False
+    assert problems == ()
+    assert settings.model_dump(by_alias=True, exclude_unset=True) == {
+        "limits": {"maxSteps": 8},
+        "review": {"ask": False},
+    }
+
+
+def test_what_a_run_gets() -> None:
+    settings, problems = read(
+        {
+            "model": {"path": "m.gguf", "threads": 3, "gpuLayers": 9, "idleUnloadS": 1.5},
+            "limits": {"thoughtTokens": 64, "timeS": 60},
+            "jail": {"backend": "files", "readOnlyPaths": ["/data"], "python": "/usr/bin/python3"},
+            "state.keepDays": 0.5,
+        }
+    )
+    assert problems == ()
+    assert settings.model.to_spec() == ModelSpec(path="m.gguf", n_threads=3, n_gpu_layers=9)
+    assert settings.limits.to_limits() == Limits(thought_tokens=64, time_s=60.0)
+    assert settings.jail.to_jail_settings() == JailSettings(
+        backend="files", read_only_paths=("/data",), python="/usr/bin/python3"
+    )
+    assert (settings.model.idle_unload_s, settings.state.keep_days) == (1.5, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -54,25 +78,67 @@ def test_later_layers_win_nested_and_dotted() -> None:
         ({"model": {"kind": "scripted"}}, "model.kind must be one of"),
         ({"jail": {"backend": "none"}}, "jail.backend must be one of"),
         ({"jail": {"readOnlyPaths": [1]}}, "must hold strings only"),
+        ({"jail": {"readOnlyPaths": "/data"}}, "jail.readOnlyPaths must be array, not string"),
+        ({"maxSteps": 3}, "unknown setting maxSteps (did you mean limits.maxSteps?)"),
+        ({"limits.max_steps": 3}, "unknown setting limits.max_steps (did you mean limits.maxSteps?)"),
+        ({"\x1b[0m": 3}, "unknown setting \\x1b[0m; it is ignored"),
+        ({"": 3}, "unknown setting ''; it is ignored"),
+        ({"limits": {"maxSteps": 10**300}}, "limits.maxSteps must be at most 2147483647, not 1000"),
+        ({"limits": {"timeS": 10**400}}, "limits.timeS must be an ordinary number, not 1000"),
+        ({"limits": {"timeS": float("nan")}}, "limits.timeS must be an ordinary number, not NaN"),
+        ({"state": {"keepDays": -1}}, "state.keepDays must be at least 0, not -1; the default (30) is used"),
+        ({"model": {"path": "\ud800"}}, "model.path has a character that no text of a setting may have"),
+        ({"model": {"path": "a\0b"}}, "model.path has a character"),
+        ({"model": {"speculation": 1}}, "model.speculation must be one of 'auto', true, false, not 1"),
+        ({"logLevel": ["info"]}, "logLevel must be one of 'error', 'warning', 'info', 'debug', not array"),
+        ({"logLevel": "verbose" * 99}, "logLevel must be one of"),
     ],
 )
 def test_bad_values_are_named_and_defaults_count(layer: Any, problem: str) -> None:
-    settings = read(layer)
-    assert len(settings.problems) == 1
-    assert problem in settings.problems[0]
-    assert settings.values == DEFAULTS.values
+    settings, problems = read(layer)
+    assert len(problems) == 1
+    assert problem in problems[0]
+    assert len(problems[0]) < 200
+    assert settings == Settings()
 
 
-def test_null_is_not_set_and_whole_floats_are_integers() -> None:
-    settings = read({"limits": {"maxSteps": 12.0, "timeS": 5.5}, "model": {"path": None}, "review": {"ask": None}})
-    assert settings.problems == ()
-    assert settings["limits.maxSteps"] == 12
-    assert isinstance(settings["limits.maxSteps"], int)
-    assert settings["review.ask"] is True
+def test_a_bad_value_leaves_its_neighbours_and_the_layer_below() -> None:
+    settings, problems = read(
+        {"limits": {"maxSteps": 7}},
+        {"limits": {"maxSteps": "x", "timeS": 60}, "logLevel": 1, "review": {"ask": False, "aks": 1}, "tests": []},
+    )
+    assert (settings.limits.max_steps, settings.limits.time_s, settings.review.ask) == (7, 60, False)
+    assert problems == (
+        "limits.maxSteps must be integer, not string; 7 is used",
+        "logLevel must be one of 'error', 'warning', 'info', 'debug', not 1; the default ('info') is used",
+        "unknown setting review.aks (did you mean review.ask?); it is ignored",
+        "tests must be an object, not array; it is ignored",
+    )
+
+
+def test_null_is_the_default_and_whole_floats_are_integers() -> None:
+    settings, problems = read(
+        {"tests": {"command": "make check"}},
+        {"limits": {"maxSteps": 12.0, "timeS": 5.5}, "model": {"path": None}, "review": None, "tests.command": None},
+    )
+    assert problems == ()
+    assert settings.limits.max_steps == 12
+    assert isinstance(settings.limits.max_steps, int)
+    assert settings.review.ask is True
+    assert settings.tests.command is None
+
+
+def test_an_emptied_field_is_not_set() -> None:
+    settings, problems = read({"model": {"path": "", "baseUrl": " "}, "tests": {"command": ""}})
+    assert (settings.model.path, settings.model.base_url, settings.tests.command, problems) == (None, None, None, ())
 
 
 def test_the_replay_model_is_for_what_starts_the_server() -> None:
-    assert read({"model": {"kind": "scripted", "path": "t"}}, replay=True).model.kind == "scripted"
+    for layer in ({"model": {"kind": "scripted", "path": "t"}}, {"model.kind": "scripted", "model.path": "t"}):
+        assert asks_for_replay(layer)
+        assert read(layer, replay=True).settings.model.to_spec() == ModelSpec(kind="scripted", path="t")
+        assert read(layer).settings.model.kind == "worker"
+    assert not any(map(asks_for_replay, [None, [], {}, {"model": "scripted"}, {"kind": "scripted"}]))
 
 
 def test_a_folder_says_nothing_of_model_jail_agent_or_trust() -> None:
@@ -98,15 +164,76 @@ def test_settings_that_are_no_object_are_no_trust(layer: Any) -> None:
     assert read_trust(layer) is not None
 
 
-def test_the_schema_has_every_setting_with_its_default() -> None:
-    properties = schema()["properties"]
-    for setting in TABLE:
-        entry: Any = {"properties": properties}
-        for part in setting.key.split("."):
-            entry = entry["properties"][part]
-        assert entry["default"] == setting.default
+# --- the schema ---------------------------------------------------------------------------------------------------
+
+VALIDATOR = jsonschema.Draft202012Validator
+
+
+def test_the_schema_has_every_setting_with_its_default_and_a_description() -> None:
+    made = schema()
+    VALIDATOR.check_schema(made)
+    assert made["additionalProperties"] is False
+    assert "$ref" not in str(made), "editors that follow no references show everything"
+    defaults = Settings().model_dump(mode="json", by_alias=True)
+    for key, entry in entries().items():
+        group, _, name = key.rpartition(".")
+        assert entry["default"] == (defaults[group][name] if group else defaults[name])
+        assert entry["description"].endswith(".")
+    for name, entry in made["properties"].items():
         assert entry["description"]
-    assert properties["trusted"]["type"] == "boolean"
+        assert ("properties" in entry) == (entry.get("additionalProperties") is False)
+        assert entry.get("x-userOnly", False) == (name in ("model", "jail", "agent"))
+    assert set(made["properties"]) == {*defaults, "trusted"}
+    assert made["properties"]["trusted"]["type"] == "boolean"
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        {},
+        {"trusted": False},
+        Settings().model_dump(mode="json", by_alias=True),
+        {"model": {"kind": "endpoint", "baseUrl": "http://localhost:8080/v1", "name": "m", "threads": 1}},
+        {"model": {"path": None, "gpuLayers": -1, "speculation": True}, "limits": {"maxSteps": 12.0, "timeS": 5.5}},
+        {"jail": {"backend": "files", "readOnlyPaths": ["/data"]}, "logLevel": "debug"},
+    ],
+)
+def test_good_samples_are_valid(sample: Any) -> None:
+    VALIDATOR(schema()).validate(sample)
+    assert read(sample).problems == ()
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        [],
+        {"more": 1},
+        {"limits": {"maxStep": 3}},
+        {"limits": {"maxSteps": 0}},
+        {"limits": {"maxSteps": 2**31}},
+        {"limits": {"maxSteps": True}},
+        {"limits": {"contextTokens": 511}},
+        {"limits": {"timeS": "60"}},
+        {"limits": 5},
+        {"model": {"kind": "scripted"}},
+        {"model": {"threads": 0.5}},
+        {"model": {"threads": 0}},
+        {"model": {"gpuLayers": -2}},
+        {"model": {"speculation": "always"}},
+        {"jail": {"backend": "none"}},
+        {"jail": {"readOnlyPaths": [1]}},
+        {"tests": {"command": ["make"]}},
+        {"logLevel": "verbose"},
+    ],
+)
+def test_bad_samples_are_not(sample: Any) -> None:
+    assert not VALIDATOR(schema()).is_valid(sample)
+    assert len(read(sample).problems) == 1
+
+
+@pytest.mark.parametrize("value", [None, 1, "true", []])
+def test_trust_is_a_boolean_in_the_schema(value: Any) -> None:
+    assert not VALIDATOR(schema()).is_valid({"trusted": value})
 
 
 # --- parameters -------------------------------------------------------------------------------------------------
