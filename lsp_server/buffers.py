@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lsp_server.positions import Encoding, replace_range, split_lines
-from lsp_server.uris import path_of
+from lsp_server.uris import is_at_or_below, path_of, respelled
 
 
 @dataclass(slots=True)
@@ -74,6 +74,16 @@ class BufferStore:
     def _tell(self, buffer: Buffer) -> None:
         for listener in list(self.listeners):
             listener(buffer)
+
+    def rename(self, old: str, new: str, new_uri: str) -> None:
+        """Let the documents of a file, or below a folder, follow it. One that is open at the new place stays."""
+        for buffer in self:
+            if buffer.path is None or not is_at_or_below(buffer.path, old):
+                continue
+            del self._by_key[buffer.path]
+            buffer.path = new + buffer.path[len(old) :]
+            buffer.uri = respelled(buffer.uri, buffer.path[len(new) :], new_uri)
+            self._by_key.setdefault(buffer.path, buffer)
 
     def close(self, uri: str) -> Buffer | None:
         """Forget a document; the one that was open, if any."""

@@ -58,3 +58,23 @@ def relative_to(folder: str, path: str) -> str | None:
     if not path.startswith(folder + "/"):
         return None
     return path[len(folder) + 1 :]
+
+
+def is_at_or_below(path: str, top: str) -> bool:
+    """Whether a path is that of a file or folder, or of something below it."""
+    return path == top or path.startswith(top.rstrip("/") + "/")
+
+
+def respelled(uri: str, below: str, new_top: str) -> str:
+    """The URI of something at or below a file or folder that was renamed, whose new URI is `new_top`.
+
+    `below` is the path below it, with its slash, or `""`. The client's spelling of that part stays.
+    """
+    if not below:
+        return new_top
+    n_parts = below.count("/")
+    tail = uri.split("/")[-n_parts:]
+    spelled = "/" + "/".join(tail)
+    if os.fsdecode(unquote_to_bytes(spelled)) != below:  # spelled through `..` or doubled slashes
+        spelled = quote(os.fsencode(below), safe=_SAFE)
+    return new_top.rstrip("/") + spelled
