@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from lsp_server.uris import relative_to
 
 
+class LostError(Exception):
+    """A file cannot be written to where it is now; the message says why, for a person."""
+
+
 @dataclass(frozen=True, slots=True)
 class Renames:
     """Renames of files and of folders, the oldest first.

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +100,14 @@ class Told:
         self.paths.clear()
 
 
+@contextlib.contextmanager
+def watching(made: FileWatch) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        made.close()
+
+
 def change(path: Path) -> None:
     path.write_text("changed\n")
 
@@ -116,7 +124,7 @@ async def test_a_change_is_told(tmp_path: Path, way: Any, how: Callable[[Path], 
     path.write_text("x\n")
     told = Told()
     watch = way(told)
-    async with watching(watch):
+    with watching(watch):
         await watch.watch(files(tmp_path, path.name))
         how(path)
         await told.until(path)
@@ -130,7 +138,7 @@ async def test_a_folder_moved_made_and_removed(tmp_path: Path) -> None:
     told = Told()
     watch = SystemWatch(told)
     wanted = files(tmp_path, "pkg/sub/a.py", "later/b.py")
-    async with watching(watch):
+    with watching(watch):
         await watch.watch(wanted)
         (tmp_path / "pkg").rename(tmp_path / "lib")
         await told.until(tmp_path / "pkg", True)
@@ -154,7 +162,7 @@ async def test_a_folder_through_a_link(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("real")
     told = Told()
     watch = SystemWatch(told)
-    async with watching(watch):
+    with watching(watch):
         await watch.watch(files(tmp_path / "link", "a.py") | files(tmp_path / "real", "b.py"))
         change(tmp_path / "real" / "a.py")
         await told.until(tmp_path / "link" / "a.py")
@@ -165,7 +173,7 @@ async def test_a_folder_through_a_link(tmp_path: Path) -> None:
 async def test_other_files_of_the_folder_do_not_reach_the_loop(tmp_path: Path) -> None:
     told = Told()
     watch = SystemWatch(told)
-    async with watching(watch):
+    with watching(watch):
         await watch.watch(files(tmp_path, "a.py"))
         for at in range(1_000):
             change(tmp_path / f"{at}.py")
@@ -179,7 +187,7 @@ async def test_what_lies_below_is_never_observed(tmp_path: Path) -> None:
         (tmp_path / "tree" / f"{at}").mkdir(parents=True)
     (tmp_path / "pkg").mkdir()
     watch = SystemWatch(Told())
-    async with watching(watch):
+    with watching(watch):
         await watch.watch(files(tmp_path, "pkg/a.py"))
         assert sorted(watch._watches) == [str(tmp_path), str(tmp_path / "pkg")]
         await watch.watch(frozenset())
@@ -209,7 +217,7 @@ async def test_polling_looks_at_its_files_alone_and_stops(tmp_path: Path, monkey
     monkeypatch.setattr(watch_disk, "POLL_S", 0.02)
     told = Told()
     watch = PollWatch(told)
-    async with watching(watch):
+    with watching(watch):
         await watch.watch(files(tmp_path, "a.py", "b.py"))
         change(tmp_path / "a.py")
         await told.until(tmp_path / "a.py")
