@@ -8,12 +8,12 @@ from collections.abc import Collection
 from agent.changes.apply import ApplyOutcome, apply_to_disk
 from agent.changes.changeset import printable, shown
 from agent.changes.merge import conflict_block
-from agent.changes.proposals import Proposal, ProposalStore
+from agent.changes.proposals import Proposal, ProposalState, ProposalStore
 from agent.errors import ProposalError
 from agent.types import JsonObject, RunResult, RunSpec
 from agent.visible import visible
 
-__all__ = ["ApplyOutcome", "applied_json", "apply_proposal", "describe_outcome"]
+__all__ = ["ApplyOutcome", "applied_json", "apply_proposal", "describe_outcome", "discard_proposal"]
 
 
 def apply_proposal(
@@ -25,13 +25,29 @@ def apply_proposal(
 ) -> ApplyOutcome:
     """Apply and remember what is in place. Raises ProposalError, UsageError, WorkspaceError."""
     store = ProposalStore()
-    if files is not None:
-        files = [path if os.path.isabs(path) else os.path.normpath(path) for path in files]
+    files = _normal(files)
     with store.lock(run_id) as name:
         proposal = store.load(name)
         outcome = apply_to_disk(proposal, files=files, hunks=hunks, include_flagged=with_flagged)
         store.save(outcome.proposal)
     return outcome
+
+
+def discard_proposal(
+    run_id: str, *, files: Collection[str] | None = None, hunks: Collection[int] | None = None
+) -> tuple[str, ProposalState]:
+    """Take these files and hunks out of a proposal, or all of it; its whole id and its state after it.
+
+    Raises ProposalError where there is none, UsageError for what is not there or in place already.
+    """
+    store = ProposalStore()
+    name = store.find(run_id)
+    after = store.discard(name, _normal(files), hunks)
+    return name, ProposalState.DISCARDED if after is None else after.state
+
+
+def _normal(files: Collection[str] | None) -> Collection[str] | None:
+    return files and [path if os.path.isabs(path) else os.path.normpath(path) for path in files]
 
 
 def apply_result(spec: RunSpec, result: RunResult, *, with_flagged: bool = False) -> ApplyOutcome:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from agent.applying import applied_json, apply_proposal, describe_outcome
+from agent.applying import applied_json, apply_proposal, describe_outcome, discard_proposal
 from agent.changes.changeset import changes_json, printable
+from agent.changes.outlook import Outlook
 from agent.changes.proposals import Proposal, ProposalState, ProposalStore
 from agent.cli import EXIT_CONFLICT
 from agent.cli_parser import EXIT_ERROR, EXIT_OK, positive_int, print_json, say, write_stdout
@@ -138,12 +140,15 @@ def add_arguments_review(parser: argparse.ArgumentParser) -> None:
 def run_review(arguments: argparse.Namespace) -> int:
     """Show a proposal: what a person must know, then the diff with its hunks numbered."""
     proposal = ProposalStore().load(arguments.run_id)
+    from agent.changes.preview import foresee_on_disk
+
+    outlooks = foresee_on_disk(proposal)
     if arguments.json:
-        print_json(_row(proposal) | _review_json(proposal) | {"error": None})
+        print_json(_row(proposal) | _review_json(proposal, outlooks) | {"error": None})
         return EXIT_OK
     from agent.changes.review import render
 
-    text = render(proposal)
+    text = render(proposal, outlooks)
     if not sys.stdout.isatty():
         write_stdout(visible_diff(text).encode("utf-8", "backslashreplace"))
         return EXIT_OK
@@ -155,8 +160,16 @@ def run_review(arguments: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def _review_json(proposal: Proposal) -> JsonObject:
+def _review_json(proposal: Proposal, outlooks: Mapping[str, Outlook]) -> JsonObject:
     return {
+        "outlooks": [
+            {"path": printable(path), "prospect": str(outlook.prospect), "detail": outlook.detail}
+            for path, outlook in outlooks.items()
+        ],
+        "discarded": {
+            "files": [printable(path) for path in proposal.discarded_files],
+            "hunks": list(proposal.discarded_hunks),
+        },
         "final_message": proposal.final_message,
         "changes": changes_json(proposal.changes),
         "patch": proposal.patch,
@@ -189,21 +202,20 @@ def run_apply(arguments: argparse.Namespace) -> int:
 def add_arguments_discard(parser: argparse.ArgumentParser) -> None:
     """The arguments of `frog-lsp discard`."""
     parser.add_argument("run_id", metavar="ID", help="a run, or the beginning of its id")
+    parser.add_argument("--files", nargs="+", metavar="FILE", help="these files alone; the rest stays a proposal")
+    parser.add_argument("--hunks", nargs="+", metavar="N", type=positive_int, help="these hunks of the review alone")
     _add_json(parser)
 
 
 def run_discard(arguments: argparse.Namespace) -> int:
-    """Discard a proposal. One that cannot be read is deleted."""
-    store = ProposalStore()
-    run_id = store.find(arguments.run_id)
-    try:
-        store.discard(run_id)
-    except ProposalError:
-        store.delete(run_id)
+    """Discard a proposal or a part of it. One that cannot be read is deleted."""
+    run_id, state = discard_proposal(arguments.run_id, files=arguments.files, hunks=arguments.hunks)
     if arguments.json:
-        print_json({"run_id": run_id, "state": str(ProposalState.DISCARDED), "error": None})
-    else:
+        print_json({"run_id": run_id, "state": str(state), "error": None})
+    elif state is ProposalState.DISCARDED:
         say(f"The proposal of run {run_id} is discarded.\n")
+    else:
+        say(f"That part is discarded; the rest of run {run_id} is {state}.\n")
     return EXIT_OK
 
 

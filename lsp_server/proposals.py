@@ -135,9 +135,7 @@ class Proposals:
         from agent.changes.review import render
 
         try:
-            path = write_private(
-                "reviews", f"{run_id}.diff", render(proposal, record.conflicts).encode("utf-8", "backslashreplace")
-            )
+            path = write_private("reviews", f"{run_id}.diff", render(proposal).encode("utf-8", "backslashreplace"))
         except UsageError as error:
             raise RefusedError(f"{error.message}. {error.hint}") from error
         uri = uri_of(path)

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 
 from agent.changes.changeset import is_git_internal, shown
-from agent.changes.diff import hunks as hunks_of
 from agent.changes.diff import select
 from agent.changes.merge import Conflict
 from agent.changes.placement import InTheWay, leads_outside, put
@@ -86,7 +85,7 @@ class _Work:
     skipped: list[tuple[str, str]] = field(default_factory=list)
     failed: list[tuple[str, str]] = field(default_factory=list)
     whole: set[str] = field(default_factory=set)
-    numbers: dict[str, set[int]] = field(default_factory=dict)
+    numbers: dict[str, frozenset[int]] = field(default_factory=dict)
     is_disk_full: bool = False
 
     def choose(
@@ -94,17 +93,18 @@ class _Work:
     ) -> Iterator[FileChange]:
         """The changes to apply, cut down to the hunks that were asked for."""
         changes = self.proposal.changes
-        part = {change.path: change for change in select(changes, files, hunks).changes}
-        own: dict[str, set[int]] = {}
-        for hunk in hunks_of(changes):
-            own.setdefault(hunk.path, set()).add(hunk.number)
-        placed = set(self.proposal.applied_hunks)
+        part = {change.path for change in self.proposal.chosen(files, hunks).changes}
+        own = self.proposal.hunk_numbers()
+        settled = {*self.proposal.applied_hunks, *self.proposal.discarded_hunks}
         for change in changes.changes:
             if change.path not in part:
                 continue
-            numbers = own.get(change.path, set())
-            wanted = (numbers if hunks is None else numbers & set(hunks)) - placed
-            if reason := self._why_not(change, files is not None or include_flagged):
+            numbers = own.get(change.path, frozenset())
+            wanted = (numbers if hunks is None else numbers & set(hunks)) - settled
+            reason = why_never(change, self.proposal.workspace)
+            if reason is None and not (files is not None or include_flagged):
+                reason = _why_not_by_default(change)
+            if reason is not None:
                 self.skipped.append((change.path, reason))
             elif change.path in self.proposal.applied_files or (numbers and not wanted):
                 self.skipped.append((change.path, "it is in place already"))
@@ -113,9 +113,9 @@ class _Work:
                 self.numbers[change.path] = numbers
                 yield change
             else:
-                yield self._partial(change, wanted, is_last=wanted | placed >= numbers)
+                yield self._partial(change, wanted, is_last=wanted | settled >= numbers)
 
-    def _partial(self, change: FileChange, wanted: set[int], *, is_last: bool) -> FileChange:
+    def _partial(self, change: FileChange, wanted: frozenset[int], *, is_last: bool) -> FileChange:
         """The file with these hunks alone; the last of them brings its mode along."""
         [part] = select(self.proposal.changes, files=[change.path], hunks=wanted).changes
         self.numbers[change.path] = wanted
@@ -124,23 +124,6 @@ class _Work:
             if part.after is not None and change.after is not None:
                 return replace(part, after=replace(part.after, mode=change.after.mode))
         return part
-
-    def _why_not(self, change: FileChange, is_consented: bool) -> str | None:
-        never = next((flag for flag in change.flags if flag.level == "never"), None)
-        if never is not None:
-            return f"never applied: {never.why}"
-        for path in (change.path, change.old_path):
-            if path is not None and (is_git_internal(path) or any(p in ("", ".", "..") for p in path.split("/"))):
-                return "never applied: the path is git's own or does not lie in the workspace"
-        if change.after is not None and change.after.data is None and change.after.link is None:
-            return "never applied: it is not a file"
-        link = change.after.link if change.after is not None else None
-        if link is not None and leads_outside(change.path, link, self.proposal.workspace):
-            return "never applied: the link would lead out of the workspace"
-        if not is_consented and not change.applied_by_default:
-            held = next(flag for flag in change.flags if flag.level == "runs" or flag.code == "ignored")
-            return f"{held.why}; name the file to apply it"
-        return None
 
     def apply(self, tree: Tree, change: FileChange) -> None:
         """Apply one change and note what came of it; trouble with it never stops the others, a full disk does."""
@@ -183,6 +166,27 @@ class _Work:
             failed=tuple(sorted(self.failed)),
             proposal=after,
         )
+
+
+def why_never(change: FileChange, workspace: str) -> str | None:
+    """Why a change is not to be applied, whatever is named; None where it may be."""
+    never = next((flag for flag in change.flags if flag.level == "never"), None)
+    if never is not None:
+        return f"never applied: {never.why}"
+    for path in (change.path, change.old_path):
+        if path is not None and (is_git_internal(path) or any(p in ("", ".", "..") for p in path.split("/"))):
+            return "never applied: the path is git's own or does not lie in the workspace"
+    if change.after is not None and change.after.data is None and change.after.link is None:
+        return "never applied: it is not a file"
+    link = change.after.link if change.after is not None else None
+    if link is not None and leads_outside(change.path, link, workspace):
+        return "never applied: the link would lead out of the workspace"
+    return None
+
+
+def _why_not_by_default(change: FileChange) -> str | None:
+    held = next((flag for flag in change.flags if flag.level == "runs" or flag.code == "ignored"), None)
+    return f"{held.why}; name the file to apply it" if held is not None else None
 
 
 def _explained(error: OSError) -> str:

@@ -54,17 +54,17 @@ def merge(base: bytes, theirs: bytes, ours: bytes) -> MergeOutcome:
 
 
 def conflict_block(conflict: Conflict) -> str:
-    """The conflict as people know it from git, the snapshot in the middle. Bytes that are not UTF-8 are escaped.
+    """The conflict as people know it from git, the snapshot in the middle, each side with the line it begins at.
 
-    Of binary data only the sizes are said.
+    Bytes that are not UTF-8 are escaped. Of binary data only the sizes are said.
     """
     parts = (
-        ("<<<<<<< the file now", conflict.theirs),
-        ("||||||| when the run began", conflict.base),
+        (f"<<<<<<< yours, the file now, line {conflict.theirs_line}", conflict.theirs),
+        (f"||||||| base, when the run began, line {conflict.base_line}", conflict.base),
         ("=======", conflict.ours),
     )
     text = "".join(head + "\n" + _ended(_text_of(body)) for head, body in parts)
-    return text + ">>>>>>> the run\n"
+    return text + f">>>>>>> proposal, line {conflict.ours_line}\n"
 
 
 def _text_of(data: bytes) -> str:

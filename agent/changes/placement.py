@@ -26,14 +26,30 @@ def put(tree: Tree, change: FileChange) -> None:
         _rename(tree, change)
         return
     now = tree.read(change.path)
+    if not _is_due(change, now):
+        return
     if change.after is None:
+        assert now is not None
         _delete(tree, change, now)
+    elif now is None:
+        tree.create(change.path, change.after)
+        _verify(tree, change.path, change.after)
     elif change.kind is ChangeKind.MODE:
-        _set_mode(tree, change, now)
-    elif change.before is None:
-        _create(tree, change, now)
+        tree.set_mode(change.path, _merged_mode(now.state.mode, change))
     else:
         _replace(tree, change, now)
+
+
+def foresee(tree: Tree, change: FileChange) -> tuple[bool, bool]:
+    """Whether `put` would change anything now, and whether what is there is as the run saw it; nothing is written.
+
+    Raises InTheWay as `put` would, and OSError.
+    """
+    if change.kind is ChangeKind.RENAMED:
+        return _source_of(tree, change) is not None, True
+    now = tree.read(change.path)
+    is_as_before = now is None or change.before is None or _has(now, change.before)
+    return _is_due(change, now), is_as_before
 
 
 def leads_outside(path: str, target: str, workspace: str) -> bool:
@@ -53,20 +69,27 @@ def _has(now: Entry | None, state: FileState) -> bool:
     return (now.state.data, now.state.link) == (state.data, state.link)
 
 
-def _create(tree: Tree, change: FileChange, now: Entry | None) -> None:
-    assert change.after is not None
+def _is_due(change: FileChange, now: Entry | None) -> bool:
+    """Whether anything is to be done to what is there now. Raises InTheWay."""
+    if change.after is None:
+        if now is not None and not (change.before and change.base_known and _has(now, change.before)):
+            raise InTheWay("it changed since the run began, so it is not deleted")
+        return now is not None
+    if change.kind is ChangeKind.MODE:
+        if now is None or now.state.data is None:
+            raise InTheWay("it is gone, or no plain file any more")
+        return _merged_mode(now.state.mode, change) != now.state.mode
+    if change.before is None:
+        if now is not None and not _has(now, change.after):
+            raise InTheWay("something else was made there meanwhile")
+        return now is None
     if now is None:
-        tree.create(change.path, change.after)
-        _verify(tree, change.path, change.after)
-    elif not _has(now, change.after):
-        raise InTheWay("something else was made there meanwhile")
+        raise InTheWay("it was deleted meanwhile")
+    target = _target(change, now)
+    return not (_has(now, target) and now.state.mode == target.mode)
 
 
-def _delete(tree: Tree, change: FileChange, now: Entry | None) -> None:
-    if now is None:
-        return
-    if change.before is None or not change.base_known or not _has(now, change.before):
-        raise InTheWay("it changed since the run began, so it is not deleted")
+def _delete(tree: Tree, change: FileChange, now: Entry) -> None:
     tree.remove(change.path, now)
     if tree.read(change.path) is not None:
         raise InTheWay("something was made there right after it was deleted")
@@ -76,24 +99,35 @@ def _rename(tree: Tree, change: FileChange) -> None:
     assert change.old_path is not None
     assert change.before is not None
     assert change.after is not None
-    old = tree.read(change.old_path)
-    is_nested = old is not None and _are_nested(change.old_path, change.path)
-    now = None if is_nested else tree.read(change.path)
-    if old is None and _has(now, change.after):
-        return
+    old = _source_of(tree, change)
     if old is None:
-        raise InTheWay(f"{shown(change.old_path)} is gone")
-    if now is not None:
-        raise InTheWay("something else was made there meanwhile")
-    if not _has(old, change.before):
-        raise InTheWay(f"{shown(change.old_path)} changed since the run began, so it is not moved")
-    if is_nested:
+        return
+    if _are_nested(change.old_path, change.path):
         _move_into_own_place(tree, change.old_path, old, change.path)
     else:
         tree.rename(change.old_path, old, change.path)
     if change.before.mode != change.after.mode:
         tree.set_mode(change.path, _merged_mode(old.state.mode, change))
     _verify(tree, change.path, change.after)
+
+
+def _source_of(tree: Tree, change: FileChange) -> Entry | None:
+    """The file to rename, None where that is done already. Raises InTheWay."""
+    assert change.old_path is not None
+    assert change.before is not None
+    assert change.after is not None
+    old = tree.read(change.old_path)
+    is_nested = old is not None and _are_nested(change.old_path, change.path)
+    now = None if is_nested else tree.read(change.path)
+    if old is None and _has(now, change.after):
+        return None
+    if old is None:
+        raise InTheWay(f"{shown(change.old_path)} is gone")
+    if now is not None:
+        raise InTheWay("something else was made there meanwhile")
+    if not _has(old, change.before):
+        raise InTheWay(f"{shown(change.old_path)} changed since the run began, so it is not moved")
+    return old
 
 
 def _are_nested(path: str, other: str) -> bool:
@@ -110,22 +144,8 @@ def _move_into_own_place(tree: Tree, old_path: str, old: Entry, path: str) -> No
         raise
 
 
-def _set_mode(tree: Tree, change: FileChange, now: Entry | None) -> None:
-    if now is None or now.state.data is None:
-        raise InTheWay("it is gone, or no plain file any more")
-    mode = _merged_mode(now.state.mode, change)
-    if mode != now.state.mode:
-        tree.set_mode(change.path, mode)
-
-
-def _replace(tree: Tree, change: FileChange, now: Entry | None) -> None:
-    assert change.before is not None
-    assert change.after is not None
-    if now is None:
-        raise InTheWay("it was deleted meanwhile")
+def _replace(tree: Tree, change: FileChange, now: Entry) -> None:
     target = _target(change, now)
-    if _has(now, target) and now.state.mode == target.mode:
-        return
     if _has(now, target) and target.data is not None:
         tree.set_mode(change.path, target.mode)
         return

@@ -1,35 +1,28 @@
-"""The value that a proposal is, and its form on disk: one JSON object, file contents in base64.
-
-Names that are not UTF-8 are kept by the escapes that JSON has for lone surrogates.
-"""
+"""The value that a proposal is, and what may become of it: each step gives a new value, and numbers never shift."""
 
 from __future__ import annotations
 
-import base64
 import time
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from agent.changes.diff import hunks, select
+from agent.changes.changeset import shown
+from agent.changes.diff import hunks as hunks_of
+from agent.changes.diff import select
+from agent.errors import UsageError
 from agent.types import (
     ChangeKind,
     ChangeSet,
     ExitReason,
     FileChange,
-    FileState,
-    Flag,
     JailInfo,
-    JsonObject,
     ModelInfo,
     RunError,
     RunResult,
     RunSpec,
     TestOutcome,
 )
-
-FORMAT = 1
-"""The version of the form on disk. Another one is refused: a proposal is made again by a new run."""
 
 
 class ProposalState(StrEnum):
@@ -51,7 +44,8 @@ class Proposal:
 
     `workspace` is the absolute path of the real one, `folder` what the client calls it (a URI; the path where
     there is no client). `changes` and `patch` stay what the run made: `applied_files` (wholly) and
-    `applied_hunks` (numbers of the whole diff) say what is already in place, so numbers never shift.
+    `applied_hunks` (numbers of the whole diff) say what is already in place, `discarded_files` and
+    `discarded_hunks` what is never to be, so numbers never shift.
     """
 
     run_id: str
@@ -76,6 +70,10 @@ class Proposal:
     error: RunError | None = None
     applied_files: tuple[str, ...] = ()
     applied_hunks: tuple[int, ...] = ()
+    discarded_files: tuple[str, ...] = ()
+    discarded_hunks: tuple[int, ...] = ()
+    renames: tuple[tuple[str, str], ...] = ()
+    """What the user renamed since, the oldest first; relative to the workspace, absolute outside it."""
 
     @classmethod
     def of(cls, spec: RunSpec, result: RunResult, folder: str | None = None) -> Proposal:
@@ -103,22 +101,49 @@ class Proposal:
             error=result.error,
         )
 
+    def chosen(self, files: Collection[str] | None = None, hunks: Collection[int] | None = None) -> ChangeSet:
+        """The part in these files and hunks (None: all), less what was discarded.
+
+        Raises UsageError for files and hunks that are not there, or that were discarded.
+        """
+        part = self._part(self.discarded_files, self.discarded_hunks, files, hunks)
+        if dropped := sorted(set(hunks or ()) & set(self.discarded_hunks)):
+            raise UsageError(f"Hunk {dropped[0]} was discarded.", "Run the fix again to get it back.")
+        if dropped_files := sorted(set(files or ()) & set(self.discarded_files)):
+            raise UsageError(f"{shown(dropped_files[0])} was discarded.", "Run the fix again to get it back.")
+        return part
+
     def remaining(self) -> ChangeSet:
-        """The changes that are not in place yet; of a file that is partly in place, its other hunks."""
-        changes: list[FileChange] = []
-        by_path: dict[str, set[int]] = {}
-        for hunk in hunks(self.changes):
-            by_path.setdefault(hunk.path, set()).add(hunk.number)
-        for change in self.changes.changes:
-            own = by_path.get(change.path, set())
-            left = own - set(self.applied_hunks)
-            if change.path in self.applied_files or (own and not left):
+        """The changes that may still be applied; of a file that is partly in place or discarded, its other hunks."""
+        return self._part((*self.applied_files, *self.discarded_files), (*self.applied_hunks, *self.discarded_hunks))
+
+    def _part(
+        self,
+        less_files: Collection[str],
+        less_hunks: Collection[int],
+        files: Collection[str] | None = None,
+        hunks: Collection[int] | None = None,
+    ) -> ChangeSet:
+        own = self.hunk_numbers()
+        part: list[FileChange] = []
+        for change in select(self.changes, files, hunks).changes:
+            numbers = own.get(change.path, frozenset())
+            asked = numbers if hunks is None else numbers & set(hunks)
+            left = asked - set(less_hunks)
+            if change.path in less_files:
                 continue
-            if left == own:
-                changes.append(change)
-            else:
-                changes += select(self.changes, files=[change.path], hunks=left).changes
-        return replace(self.changes, changes=tuple(changes))
+            if left == asked:
+                part.append(change)
+            elif left:
+                part += select(self.changes, files=[change.path], hunks=left).changes
+        return replace(self.changes, changes=tuple(part))
+
+    def hunk_numbers(self) -> dict[str, frozenset[int]]:
+        """The hunks of each file that has some, by path."""
+        numbers: dict[str, set[int]] = {}
+        for hunk in hunks_of(self.changes):
+            numbers.setdefault(hunk.path, set()).add(hunk.number)
+        return {path: frozenset(own) for path, own in numbers.items()}
 
     def with_applied(self, files: Iterable[str], hunk_numbers: Iterable[int], *, conflict: bool = False) -> Proposal:
         """The proposal after these files (wholly) and hunks were applied; the state follows from what is left."""
@@ -127,15 +152,55 @@ class Proposal:
             applied_files=tuple(sorted({*self.applied_files, *files})),
             applied_hunks=tuple(sorted({*self.applied_hunks, *hunk_numbers})),
         )
-        left = [c for c in after.remaining().changes if not any(flag.level == "never" for flag in c.flags)]
         is_started = bool(after.applied_files or after.applied_hunks)
         if conflict:
             state = ProposalState.CONFLICT
-        elif not left and is_started:
+        elif is_started and not after._is_open():
             state = ProposalState.APPLIED
         else:
             state = ProposalState.PARTLY_APPLIED if is_started else self.state
         return replace(after, state=state)
+
+    def with_discarded(self, files: Collection[str] | None = None, hunks: Collection[int] | None = None) -> Proposal:
+        """The proposal without these files and hunks (None: without any), whatever was discarded before.
+
+        A file that is made, deleted or a link goes whole with any of its hunks. Where nothing is left, the proposal
+        is applied if a part of it was, else discarded. Raises UsageError for what is not there or in place already.
+        """
+        if files is None and hunks is None:
+            return self._discarded()
+        own = self.hunk_numbers()
+        dropped_files, dropped_hunks = set(self.discarded_files), set(self.discarded_hunks)
+        for change in select(self.changes, files, hunks).changes:
+            numbers = own.get(change.path, frozenset())
+            asked = numbers if hunks is None or change.kind is not ChangeKind.MODIFIED else numbers & set(hunks)
+            placed = sorted(asked & set(self.applied_hunks))
+            if change.path in self.applied_files or (placed and (hunks is not None or len(placed) == len(numbers))):
+                what = f"Hunk {placed[0]}" if placed and hunks is not None else shown(change.path)
+                raise UsageError(f"{what} is in place already.", "Undo it in the editor, or with your version control.")
+            dropped_hunks |= asked - set(placed)
+            if hunks is None or asked == numbers:
+                dropped_files.add(change.path)
+        after = replace(
+            self, discarded_files=tuple(sorted(dropped_files)), discarded_hunks=tuple(sorted(dropped_hunks))
+        )
+        if after._is_open():
+            return after
+        if after.applied_files or after.applied_hunks:
+            return replace(after, state=ProposalState.APPLIED)
+        return after._discarded()
+
+    def _is_open(self) -> bool:
+        """Whether anything is left that could be applied."""
+        return any(not is_never_applied(change) for change in self.remaining().changes)
+
+    def _discarded(self) -> Proposal:
+        return replace(self, state=ProposalState.DISCARDED, changes=ChangeSet(), patch="")
+
+
+def is_never_applied(change: FileChange) -> bool:
+    """Whether a flag says that the change is not to be applied, not even where its file is named."""
+    return any(flag.level == "never" for flag in change.flags)
 
 
 def _first_state(result: RunResult) -> ProposalState:
@@ -144,122 +209,3 @@ def _first_state(result: RunResult) -> ProposalState:
     if result.changes.changes:
         return ProposalState.PROPOSED
     return ProposalState.FAILED if result.error is not None else ProposalState.NOTHING
-
-
-# --- to JSON --------------------------------------------------------------------------------------------------
-
-
-def proposal_to_json(proposal: Proposal) -> JsonObject:
-    """The proposal as one JSON object."""
-    changes = proposal.changes
-    return {
-        "format": FORMAT,
-        "run_id": proposal.run_id,
-        "title": proposal.title,
-        "workspace": proposal.workspace,
-        "folder": proposal.folder,
-        "created_s": proposal.created_s,
-        "state": proposal.state.value,
-        "exit_reason": proposal.exit_reason.value,
-        "final_message": proposal.final_message,
-        "n_steps": proposal.n_steps,
-        "elapsed_s": proposal.elapsed_s,
-        "model": {
-            "kind": proposal.model.kind,
-            "name": proposal.model.name,
-            "demonstration": proposal.model.demonstration,
-        },
-        "jail": asdict(proposal.jail),
-        "tests": {
-            "command": proposal.test_command,
-            "before": None if proposal.tests_before is None else asdict(proposal.tests_before),
-            "after": None if proposal.tests_after is None else asdict(proposal.tests_after),
-        },
-        "trajectory": proposal.trajectory,
-        "notes": list(proposal.notes),
-        "error": None if proposal.error is None else asdict(proposal.error),
-        "applied_files": list(proposal.applied_files),
-        "applied_hunks": list(proposal.applied_hunks),
-        "changes": [_change_to_json(change) for change in changes.changes],
-        "n_generated": changes.n_generated,
-        "omitted": list(changes.omitted),
-        "change_notes": list(changes.notes),
-        "patch": proposal.patch,
-    }
-
-
-def _change_to_json(change: FileChange) -> JsonObject:
-    return {
-        "path": change.path,
-        "kind": change.kind.value,
-        "old_path": change.old_path,
-        "base_known": change.base_known,
-        "before": _state_to_json(change.before),
-        "after": _state_to_json(change.after),
-        "flags": [asdict(flag) for flag in change.flags],
-    }
-
-
-def _state_to_json(state: FileState | None) -> JsonObject | None:
-    if state is None:
-        return None
-    data = None if state.data is None else base64.b64encode(state.data).decode("ascii")
-    return {"data": data, "mode": state.mode, "link": state.link}
-
-
-# --- from JSON ------------------------------------------------------------------------------------------------
-
-
-def proposal_from_json(value: JsonObject) -> Proposal:
-    """The proposal of a JSON object. Raises ValueError, KeyError, TypeError or AttributeError for any other."""
-    if value["format"] != FORMAT:
-        raise ValueError(f"format {value['format']!r} is not {FORMAT}")
-    tests = value["tests"]
-    return Proposal(
-        run_id=str(value["run_id"]),
-        title=str(value["title"]),
-        workspace=str(value["workspace"]),
-        folder=str(value["folder"]),
-        created_s=float(value["created_s"]),
-        state=ProposalState(value["state"]),
-        exit_reason=ExitReason(value["exit_reason"]),
-        final_message=str(value["final_message"]),
-        n_steps=int(value["n_steps"]),
-        elapsed_s=float(value["elapsed_s"]),
-        model=ModelInfo(**value["model"]),
-        jail=JailInfo(**value["jail"]),
-        test_command=tests["command"],
-        tests_before=None if tests["before"] is None else TestOutcome(**tests["before"]),
-        tests_after=None if tests["after"] is None else TestOutcome(**tests["after"]),
-        trajectory=value["trajectory"],
-        notes=tuple(map(str, value["notes"])),
-        error=None if value["error"] is None else RunError(**value["error"]),
-        applied_files=tuple(map(str, value["applied_files"])),
-        applied_hunks=tuple(map(int, value["applied_hunks"])),
-        changes=ChangeSet(
-            changes=tuple(map(_change_from_json, value["changes"])),
-            n_generated=int(value["n_generated"]),
-            omitted=tuple(map(str, value["omitted"])),
-            notes=tuple(map(str, value["change_notes"])),
-        ),
-        patch=str(value["patch"]),
-    )
-
-
-def _change_from_json(value: JsonObject) -> FileChange:
-    return FileChange(
-        path=str(value["path"]),
-        kind=ChangeKind(value["kind"]),
-        old_path=value["old_path"],
-        base_known=bool(value["base_known"]),
-        before=_state_from_json(value["before"]),
-        after=_state_from_json(value["after"]),
-        flags=tuple(Flag(**flag) for flag in value["flags"]),
-    )
-
-
-def _state_from_json(value: JsonObject | None) -> FileState | None:
-    if value is None:
-        return None
-    data = None if value["data"] is None else base64.b64decode(value["data"], validate=True)
-    return FileState(data=data, mode=int(value["mode"]), link=value["link"])

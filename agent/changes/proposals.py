@@ -13,16 +13,16 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from agent.changes.proposal import FORMAT, Proposal, ProposalState, proposal_from_json, proposal_to_json
+from agent.changes.proposal import Proposal, ProposalState
+from agent.changes.proposal_json import FORMAT, proposal_from_json, proposal_to_json
 from agent.config import make_private_dir, state_dir
 from agent.errors import FrogError, ProposalError
-from agent.types import ChangeSet
 
 __all__ = ["FORMAT", "KEEP_DAYS", "Proposal", "ProposalState", "ProposalStore"]
 
@@ -33,6 +33,10 @@ LOCK_TIMEOUT_S = 10.0
 
 _FILE = "proposal.json"
 _LIST_HINT = "`frog-lsp runs` lists what is kept."
+
+
+class UnreadableError(ProposalError):
+    """The file of a proposal is gone, damaged, or of another version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,20 +91,31 @@ class ProposalStore:
                 proposals.append(self._read(name))
         return sorted(proposals, key=lambda proposal: (-proposal.created_s, proposal.run_id))
 
-    def discard(self, run_id: str) -> Proposal | None:
-        """Forget what the run changed; its line stays, with the state "discarded".
+    def update(self, run_id: str, step: Callable[[Proposal], Proposal]) -> Proposal:
+        """Take a step of a run's proposal as it is on disk now, alone; the proposal after it.
 
-        A proposal that cannot be read is removed: None. Raises ProposalError where there is none.
+        Raises ProposalError, and whatever the step raises.
         """
         with self.lock(run_id) as name:
-            try:
-                proposal = self._read(name)
-            except ProposalError:
-                self.delete(name)
-                return None
-            discarded = replace(proposal, state=ProposalState.DISCARDED, changes=ChangeSet(), patch="")
-            self.save(discarded)
-        return discarded
+            after = step(self._read(name))
+            self.save(after)
+        return after
+
+    def discard(
+        self, run_id: str, files: Collection[str] | None = None, hunks: Collection[int] | None = None
+    ) -> Proposal | None:
+        """Take these files and hunks out of a proposal; with neither, forget all of it: its line stays.
+
+        A proposal that cannot be read is removed: None. Raises ProposalError where there is none, UsageError for
+        files and hunks that are not there or in place already.
+        """
+        try:
+            return self.update(run_id, lambda proposal: proposal.with_discarded(files, hunks))
+        except UnreadableError:
+            if files is not None or hunks is not None:
+                raise
+            self.delete(run_id)
+            return None
 
     def delete(self, run_id: str) -> None:
         """Remove all that is kept of the run's proposal, readable or not. Raises ProposalError."""
@@ -150,9 +165,9 @@ class ProposalStore:
                     raise ValueError("not a file")
                 return proposal_from_json(json.loads(file.read()))
         except FileNotFoundError as error:
-            raise ProposalError(f"The proposal of run {name} is gone.", _LIST_HINT) from error
+            raise UnreadableError(f"The proposal of run {name} is gone.", _LIST_HINT) from error
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise ProposalError(
+            raise UnreadableError(
                 f"The proposal of run {name} cannot be read: {path} is damaged or of another version.",
                 f"Run the fix again; `frog-lsp discard {name}` removes it.",
             ) from error

@@ -109,7 +109,8 @@ def test_cases(base: bytes, theirs: bytes, ours: bytes, merged: bytes | None) ->
 def test_a_conflict_shows_all_three() -> None:
     outcome = merge(b"a\nb\nc\nd\ne\nf\n", b"new\na\nb\nC\nd\ne\nf\n", b"a\nb\nc!\nd\ne\nf")
     assert conflict_block(outcome.conflicts[0]) == (
-        "<<<<<<< the file now\nC\n||||||| when the run began\nc\n=======\nc!\n>>>>>>> the run\n"
+        "<<<<<<< yours, the file now, line 4\nC\n||||||| base, when the run began, line 3\nc\n"
+        "=======\nc!\n>>>>>>> proposal, line 3\n"
     )
     conflict = outcome.conflicts[0]
     assert (conflict.base_line, conflict.theirs_line, conflict.ours_line) == (3, 4, 3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import time
@@ -13,7 +14,7 @@ import pytest
 from agent.changes.changeset import assemble
 from agent.changes.diff import hunks, patch
 from agent.changes.proposals import Proposal, ProposalState, ProposalStore
-from agent.errors import ProposalError
+from agent.errors import ProposalError, UsageError
 from agent.jail.risk import flag
 from agent.types import (
     ChangeSet,
@@ -178,3 +179,55 @@ def test_first_states() -> None:
     assert proposal().state is ProposalState.PROPOSED
     empty = proposal(made=ChangeSet())
     assert empty.state is ProposalState.FAILED
+
+
+def test_what_is_discarded_is_out_for_good(store: ProposalStore) -> None:
+    kept = proposal()
+    store.save(kept)
+    after = store.discard(kept.run_id, hunks=[2, 4])
+    assert after == store.load(kept.run_id), "it survives a restart"
+    assert after is not None
+    assert (after.state, after.discarded_hunks, after.discarded_files) == ("proposed", (2, 4), ("conftest.py",))
+    assert [change.path for change in after.remaining().changes] == ["a.txt", "b\udcff.py", "link"]
+    [part] = after.chosen(files=["a.txt"]).changes
+    assert part.after is not None
+    assert part.after.data == EDITED.replace(b"thirty\n", b"line 30\n")
+    assert store.discard(kept.run_id, hunks=[2]) == after, "twice is once"
+
+
+def test_what_cannot_be_discarded_or_is_gone_already() -> None:
+    part = proposal().with_applied(["link"], [1, 5]).with_discarded(hunks=[2])
+    for files, numbers, words in (
+        (None, [1], "Hunk 1 is in place"),
+        (None, [9], "no hunk 9"),
+        (None, [0], "no hunk 0"),
+        (["nope"], None, "does not change nope"),
+        (["link"], None, "link is in place"),
+    ):
+        with pytest.raises(UsageError, match=words) as caught:
+            part.with_discarded(files, numbers)
+        assert caught.value.hint
+    for files, numbers in ((None, [2]), (["conftest.py"], None)):
+        with pytest.raises(UsageError, match="was discarded"):
+            part.with_discarded(files=["conftest.py"]).chosen(files, numbers)
+    assert part.with_discarded(files=[]) == part.with_discarded(hunks=[]) == part
+
+
+def test_a_proposal_ends_when_its_last_part_is_discarded() -> None:
+    kept = proposal()
+    gone = kept.with_discarded(files=["a.txt", "link"]).with_discarded(hunks=[4])
+    assert (gone.state, gone.changes, gone.patch) == (ProposalState.DISCARDED, ChangeSet(), "")
+    assert kept.with_discarded() == replace(kept, state=ProposalState.DISCARDED, changes=ChangeSet(), patch="")
+    part = kept.with_applied([], [1, 3]).with_discarded(files=["link", "conftest.py"])
+    assert part.state is ProposalState.PARTLY_APPLIED
+    assert part.with_discarded(hunks=[2]).state is ProposalState.APPLIED
+    assert part.with_discarded(files=["a.txt"]).state is ProposalState.APPLIED
+
+
+def test_a_file_of_an_earlier_version_has_discarded_nothing(store: ProposalStore) -> None:
+    kept = proposal()
+    path = store.save(kept)
+    value = json.loads(path.read_bytes())
+    del value["discarded_files"], value["discarded_hunks"]
+    path.write_text(json.dumps(value))
+    assert store.load("2026") == kept

@@ -13,6 +13,7 @@ from unidiff import PatchSet
 from agent.changes.changeset import assemble
 from agent.changes.diff import hunks
 from agent.changes.merge import conflict_block, merge
+from agent.changes.outlook import Outlook, Prospect
 from agent.changes.review import render
 from agent.jail.risk import flag
 from agent.types import FileState, PathDelta, TestOutcome
@@ -31,15 +32,39 @@ def test_a_person_reads_on_top_what_matters() -> None:
     text = render(proposal())
     head = text[: text.index("diff --git")]
     for said in (
-        "Review of run 20260101-120000-abcd: Fix it", "demonstration model", "agent (the model ended by itself)",
-        "before: exit code 1 (failed)", "after: stopped by the time limit", "    | 1 failed", "no evidence",
-        "Done – fixed.", "NEVER APPLIED", "b\\xff.py", "APPLIED ONLY WHERE YOU NAME THE FILE", "conftest.py (deleted)",
-        "python-startup:", "LOOK AT", "a.txt (modified)", "executable:", "LEFT OUT", ".git/config", "4 files, 5 hunks",
+        "FrogNano proposes: Fix it", "20260101-120000-abcd in /w", "DEMONSTRATION model",
+        "the model ended by itself (agent)", "before failed, exit code 1", "after  stopped by the time limit",
+        "| 1 failed", "no evidence", "Done – fixed.", "NEVER APPLIED", "b\\xff.py",
+        "APPLIED ONLY WHERE YOU NAME THE FILE", "conftest.py (deleted)",
+        "python-startup:", "LOOK AT", "a.txt (modified)", "executable:", "LEFT OUT",
+        ".git/config", "4 files, 5 hunks",
     ):  # fmt: skip
         assert said in head, said
     assert all(line.startswith("#") for line in head.splitlines())
-    assert "Tests: not checked" in render(replace(proposal(), test_command=None))
-    assert "passed" not in render(replace(proposal(), test_command=None, tests_after=TestOutcome(exit_code=0, tail="")))
+    unchecked = replace(proposal(), tests_before=None, tests_after=None)
+    assert "not checked: pytest" in render(unchecked)
+    passed = replace(proposal(), test_command=None, tests_after=TestOutcome(exit_code=0, tail=""))
+    assert "Tests    not checked" in render(passed)
+    assert "passed" not in render(passed)
+
+
+def test_every_file_has_its_outlook() -> None:
+    text = render(
+        proposal(),
+        {
+            "a.txt": Outlook(prospect=Prospect.MERGED, detail="then by hand: chmod +x a.txt"),
+            "b\udcff.py": Outlook(prospect=Prospect.CLEAN),
+            "conftest.py": Outlook(prospect=Prospect.CLEAN),
+            "link": Outlook(prospect=Prospect.BY_HAND, detail="ln -sfn a.txt link"),
+        },
+    )
+    rows = re.findall(r"^#   (\S+) \(\w+\) +(hunks? [\d-]+|no hunk) +(.+)$", text, re.MULTILINE)
+    assert [(name, hunks, what[:36]) for name, hunks, what in rows] == [
+        ("a.txt", "hunks 1-3", "merges with your edits; then by hand"),
+        ("b\\xff.py", "no hunk", "never applied: the name is not UTF-8"),
+        ("conftest.py", "hunk 4", "applies cleanly; only where you name"),
+        ("link", "hunk 5", "by hand: ln -sfn a.txt link"),
+    ]
 
 
 def test_it_applies_as_a_diff(tmp_path: Path) -> None:
@@ -68,21 +93,50 @@ def test_nothing_in_the_words_of_others_becomes_a_diff() -> None:
     assert "\u202e" not in text
 
 
+def open_hunks(text: str) -> list[str]:
+    return re.findall(r"^@@ .* @@ hunk (\d+)$", text, re.MULTILINE)
+
+
 def test_hunks_are_numbered_over_the_whole_diff_and_keep_their_numbers() -> None:
     kept = proposal()
-    numbered = re.findall(r"^@@ .* @@ hunk (\d+)$", render(kept), re.MULTILINE)
-    assert numbered == [str(hunk.number) for hunk in hunks(kept.changes)] == ["1", "2", "3", "4", "5"]
+    assert open_hunks(render(kept)) == [str(hunk.number) for hunk in hunks(kept.changes)] == ["1", "2", "3", "4", "5"]
     later = render(kept.with_applied(["conftest.py"], [2]))
-    assert re.findall(r"@@ hunk (\d+)$", later, re.MULTILINE) == ["1", "3", "5"]
-    assert "IN PLACE ALREADY" in later
-    assert "State: partly-applied" in later
+    assert open_hunks(later) == ["1", "3", "5"]
+    assert "State    partly applied; the rest stays a proposal" in later
+    assert "# hunk 2 of a.txt is in place already:\n#   @@ -28,7 +28,7 @@\n" in later
+    assert "# hunk 4 of conftest.py is in place already:" in later
+
+
+def test_discarded_hunks_are_marked_and_no_part_of_the_diff(tmp_path: Path) -> None:
+    text = render(proposal().with_discarded(hunks=[1, 5]))
+    assert open_hunks(text) == ["2", "3", "4"]
+    assert "hunks 1-3  hunk 1 discarded" in text
+    assert "hunk 5     discarded" in text
+    assert "# hunk 1 of a.txt was discarded:\n#   @@ -3,7 +3,7 @@\n" in text
+    (tmp_path / "a.txt").write_bytes(LONG)
+    (tmp_path / "conftest.py").write_bytes(b"x\n")
+    git_apply(tmp_path, text)
+    assert (tmp_path / "a.txt").read_bytes() == EDITED.replace(b"five\n", b"line 5\n")
+    assert not (tmp_path / "link").is_symlink()
+    assert [(file.path, len(file)) for file in PatchSet(text)][::2] == [("a.txt", 2), ("conftest.py", 1)]
+
+
+def test_a_file_that_is_settled_has_no_section_of_its_own() -> None:
+    text = render(proposal().with_applied(["b\udcff.py"], [1, 2, 3]).with_discarded(files=["link"]))
+    assert [file.path for file in PatchSet(text)] == ["conftest.py"]
+    assert "# b\\xff.py (created) is in place already\n" in text
 
 
 def test_a_conflict_is_shown_as_three_sides() -> None:
-    outcome = merge(b"a\nb\nc\n", b"a\nB\nc\n", b"a\nbb\nc\n")
-    text = render(proposal(), {"a.txt": outcome.conflicts})
-    assert "CONFLICT in a.txt" in text
-    assert "#     <<<<<<< the file now\n#     B\n" in text
+    outcome = merge(b"0\na\nb\nc\n", b"a\nB\nc\n", b"0\na\nbb\nc\n")
+    outlook = Outlook(prospect=Prospect.CONFLICT, detail="the same lines", conflicts=outcome.conflicts)
+    text = render(proposal(), {"a.txt": outlook})
+    assert "CONFLICT: the same lines" in text
+    assert (
+        "# CONFLICT in a.txt: as it is, nothing of this file is applied\n"
+        "#   <<<<<<< yours, the file now, line 2\n#   B\n#   ||||||| base, when the run began, line 3\n#   b\n"
+        "#   =======\n#   bb\n#   >>>>>>> proposal, line 3\n"
+    ) in text
     assert len(PatchSet(text)) == len(PatchSet(render(proposal())))
 
 
