@@ -13,7 +13,7 @@ from agent.jail.seccomp import UnsupportedMachineError, build_filter
 from agent.jail.spec import JailSpec
 
 
-def gather_host_facts(spec: JailSpec, *, disk_view: str | None = None) -> tuple[HostFacts, tuple[str, ...]]:
+def gather_host_facts(spec: JailSpec) -> tuple[HostFacts, tuple[str, ...]]:
     """The facts for a checked spec, and notes for the user.
 
     Raises JailUnavailable where this machine cannot have backend A at all.
@@ -53,7 +53,6 @@ def gather_host_facts(spec: JailSpec, *, disk_view: str | None = None) -> tuple[
         runner=runner,
         project=project,
         seccomp=program,
-        disk_view=disk_view,
     )
     return facts, tuple(notes)
 

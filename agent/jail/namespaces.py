@@ -1,215 +1,44 @@
-"""Backend A from the outside: start the launcher, follow its status channel, end it."""
+"""Backend A: namespaces and an overlay, made by our own launcher."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import os
-from collections.abc import Mapping
+from dataclasses import replace
 
-from agent.errors import JailUnavailable
-from agent.ipc.exits import wait_for_exit
-from agent.jail.channel import StatusMessage
-from agent.jail.child import reap
+from agent.jail.channel import OverlayRefused
+from agent.jail.explain import kernel_version
+from agent.jail.ground import Ground, hold_copy, hold_layers
 from agent.jail.host import gather_host_facts
-from agent.jail.leftovers import Held, hold_folder
+from agent.jail.launched import LaunchedJail, start_launched
 from agent.jail.plan import plan_namespaces
 from agent.jail.spec import JailSpec
-from agent.jail.start import START_TIMEOUT_S, Launch, LauncherDiedError, prepare_launch
-from agent.types import JailInfo
-
-_STREAM_BYTES = 1024 * 1024
-_END_TIMEOUT_S = 5.0
-
-
-class NamespaceJail:
-    """A running jail of backend A."""
-
-    copied: Mapping[str, tuple[int, int]] | None = None
-
-    def __init__(self, process: asyncio.subprocess.Process, launch: Launch, notes: tuple[str, ...]) -> None:
-        self.process = process
-        self.info = JailInfo(backend="namespaces")
-        self.notes = notes
-        self.limits = launch.limits
-        self.disk_view: Held | None = None
-        self._launch = launch
-        self._ending: asyncio.Task[None] | None = None
-        self._outlived = False
-        self._closed = False
-        self._finished = asyncio.get_running_loop().create_future()
-
-    @property
-    def wait_status(self) -> int | None:
-        """The wait status of the jailed command once it ended by itself."""
-        return self._launch.wait_status
-
-    def follow(self) -> None:
-        """From READY on: take what the launcher says (limits, the end) as it comes."""
-        self._launch.channel.socket.setblocking(False)
-        asyncio.get_running_loop().add_reader(self._launch.channel.socket, self._on_message)
-
-    def _on_message(self) -> None:
-        try:
-            message = self._launch.channel.receive()
-            self._launch.take(message)
-        except BlockingIOError:
-            return
-        except JailUnavailable:
-            message = None
-        if message is None:
-            self._unfollow()
-
-    def _unfollow(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._launch.channel.socket)
-        if not self._finished.done():
-            self._finished.set_result(None)
-
-    async def finished(self) -> None:
-        """Wait until PID 1 of the jail is gone."""
-        await self._finished
-
-    async def end(self) -> None:
-        """Kill PID 1: the kernel kills all its processes, and it counts as ended only after them."""
-        if self._ending is None:
-            self._ending = asyncio.create_task(self._end(), name="end of a jail")
-        await asyncio.shield(self._ending)
-
-    async def _end(self) -> None:
-        self._launch.kill()
-        if self._launch.init is not None:
-            try:
-                await asyncio.wait_for(_until_readable(self._launch.init), _END_TIMEOUT_S)
-            except TimeoutError:  # a process hangs in the kernel
-                self._outlived = True
-        await reap(self.process, _END_TIMEOUT_S)
-
-    def view_fd(self) -> int:
-        """The open upper layer."""
-        if self._outlived:
-            raise JailUnavailable(
-                f"a process of the jail did not end within {_END_TIMEOUT_S:.0f} s, so its changes cannot be trusted",
-                "Start the run again; a hanging network file system is the usual reason.",
-            )
-        if self._launch.view is None:
-            raise JailUnavailable("the private view is closed")
-        return self._launch.view
-
-    def close(self) -> None:
-        """Release the view and everything else. Idempotent."""
-        if self._closed:
-            return
-        self._closed = True
-        self._unfollow()
-        self._launch.close()
-        if self.disk_view is not None:
-            self.disk_view.remove()
+from agent.jail.start import prepare_launch
+from agent.worktree.mounts import mounts_below
 
 
 async def start_namespaces(
     spec: JailSpec, runner: bytes, argv: tuple[str, ...] | None = None, *, outputs: tuple[int, int] | None = None
-) -> NamespaceJail:
+) -> LaunchedJail:
     """Start backend A for a checked spec; returns when the jail has proven itself. Raises JailUnavailable.
 
-    With `outputs` (stdout, stderr: the writing ends of pipes, never our own) stdin is empty; else all three
-    are pipes of the process. Call it from a thread that lives as long as the jail: it dies with that thread.
+    A workspace that no overlay can be made over (mounts below it, an overlay on overlays) is copied instead.
+    `outputs` are those of `start_launched`.
     """
-    disk_view = hold_disk_view()
-    launch: Launch | None = None
-    process: asyncio.subprocess.Process | None = None
-    try:
-        facts, notes = gather_host_facts(spec, disk_view=disk_view.path if disk_view else None)
-        launch = prepare_launch(plan_namespaces(spec, facts, argv), runner)
-        process = await _spawn(launch, outputs)
-        launch.started()
-        await asyncio.wait_for(_until_ready(launch), START_TIMEOUT_S)
-    except BaseException as error:
-        last_words = await asyncio.shield(_abandon(launch, process))
-        if disk_view is not None:
-            disk_view.remove()
-        if isinstance(error, TimeoutError):
-            raise JailUnavailable(
-                f"the jail was not ready after {START_TIMEOUT_S:.0f} s", "The machine may be overloaded; try again."
-            ) from error
-        if isinstance(error, LauncherDiedError) and last_words:
-            raise JailUnavailable(f"{error.message}: {last_words}", error.hint) from error
-        raise
-    jail = NamespaceJail(process, launch, notes)
-    jail.disk_view = disk_view
-    jail.follow()
-    return jail
+    facts, notes = gather_host_facts(spec)
 
+    async def start(ground: Ground) -> LaunchedJail:
+        plan = plan_namespaces(spec, replace(facts, layers=ground.layers, copy=ground.copy), argv)
+        return await start_launched(lambda: (prepare_launch(plan, runner), notes), ground, outputs)
 
-async def _spawn(launch: Launch, outputs: tuple[int, int] | None) -> asyncio.subprocess.Process:
-    pipe, null = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
-    stdout, stderr = outputs or (pipe, pipe)
-    try:
-        return await asyncio.create_subprocess_exec(
-            *launch.command,
-            env=launch.environment,
-            pass_fds=launch.pass_fds,
-            cwd="/",
-            stdin=null if outputs else pipe,
-            stdout=stdout,
-            stderr=stderr,
-            limit=_STREAM_BYTES,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise JailUnavailable(f"the jail's launcher cannot be started: {error}", "Close programs.") from error
-
-
-async def _abandon(launch: Launch | None, process: asyncio.subprocess.Process | None) -> str:
-    """End a start that failed; the last line that the launcher wrote to stderr."""
-    if launch is not None:
-        launch.kill()
-        launch.close()
-    if process is None:
-        return ""
-    with contextlib.suppress(ProcessLookupError):
-        process.kill()
-    await wait_for_exit(process)
-    if process.stderr is None:
-        return ""
-    with contextlib.suppress(TimeoutError):
-        lines = (await asyncio.wait_for(process.stderr.read(_STREAM_BYTES), 1.0)).decode("utf-8", "replace").split("\n")
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
-    return ""
-
-
-async def _until_ready(launch: Launch) -> None:
-    launch.channel.socket.setblocking(False)
-    while not launch.ready:
-        await _until_readable(launch.channel.socket.fileno())
-        message: StatusMessage | None
+    if not mounts_below(spec.workspace):
         try:
-            message = launch.channel.receive()
-        except BlockingIOError:
-            continue
-        launch.take(message)
-
-
-async def _until_readable(number: int) -> None:
-    loop = asyncio.get_running_loop()
-    future = loop.create_future()
-    loop.add_reader(number, lambda: None if future.done() else future.set_result(None))
-    try:
-        await future
-    finally:
-        loop.remove_reader(number)
-
-
-def hold_disk_view() -> Held | None:
-    """A folder for the private view where memory cannot hold it, else None. Raises JailUnavailable."""
-    if memory_view_works():
-        return None
-    try:
-        return hold_folder("view")
-    except OSError as error:
-        raise JailUnavailable(f"no private view can be made: {error}", "Free space in the cache folder.") from error
+            return await start(Ground() if memory_view_works() else hold_layers())
+        except OverlayRefused:
+            pass  # the copy is the answer; where that fails too, its own reason is the better one
+    owner = (facts.owner_uid, facts.owner_gid) if facts.uid == 0 else None
+    return await start(await hold_copy(spec, facts.project.shown, owner))
 
 
 def memory_view_works() -> bool:
     """True where the kernel takes user attributes on tmpfs (Linux 6.6), which the overlay needs."""
-    major, minor = (int("".join(c for c in part if c.isdigit()) or 0) for part in os.uname().release.split(".")[:2])
-    return (major, minor) >= (6, 6)
+    return kernel_version(os.uname().release) >= (6, 6)

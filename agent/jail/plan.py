@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from agent.jail.interpreter import Interpreter
 from agent.jail.seccomp import Instruction
 from agent.jail.spec import GIB, JailSpec, is_within
+from agent.worktree.copying import PrivateCopy
 
 RUNNER_PATH = "/run/frog/runner.pyz"
 HOME = "/run/frog/home"
@@ -75,7 +76,8 @@ class HostFacts:
     """All that the plan depends on besides what was asked for.
 
     `id_ranges` are the identities that this process may map, as (first, count); `kinds` says of each system
-    path whether it is a "folder", a "file", or a link ("link:TARGET"); absent ones are left out.
+    path whether it is a "folder", a "file", or a link ("link:TARGET"); absent ones are left out. `layers` is a folder
+    for the changes where memory cannot hold them (kernels before 6.6), `copy` what stands in for the workspace.
     """
 
     uid: int
@@ -91,7 +93,8 @@ class HostFacts:
     runner: Interpreter
     project: Interpreter
     seccomp: tuple[Instruction, ...]
-    disk_view: str | None = None
+    layers: str | None = None
+    copy: PrivateCopy | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,10 +102,12 @@ class Plan:
     """What the launcher does, in this order. Everything is bound read-only, without devices and setuid.
 
     `binds` and `over_workspace` are (source, target); the latter come after the overlay. `uid_map` and
-    `gid_map` are (inside, outside, count). `run_as` is the (uid, gid) of jailed processes. `disk_view` is the
-    folder of the private view where memory cannot hold it (kernels before 6.6), else None.
+    `gid_map` are (inside, outside, count). `run_as` is the (uid, gid) of jailed processes. `layers` is the folder on
+    disk for the layers of the private view (None: memory), `copy` the folder that is bound in the place of the
+    workspace (None: an overlay). `view_bytes` and `view_inodes` bound what is in the upper layer, or in the copy.
     """
 
+    backend: str
     workspace: str
     workspace_device: int
     workspace_inode: int
@@ -120,7 +125,8 @@ class Plan:
     view_bytes: int
     view_inodes: int
     scratch_bytes: int
-    disk_view: str | None
+    layers: str | None
+    copy: str | None
     processes: int
     memory_bytes: int
     wall_s: int
@@ -141,12 +147,15 @@ def plan_namespaces(spec: JailSpec, facts: HostFacts, argv: tuple[str, ...] | No
     binds, system_links = _system_binds(facts)
     shown = [*spec.read_only_paths, *facts.runner.shown, *facts.project.shown]
     binds += [(folder, folder) for folder in _outermost(shown) if not _is_shown(folder, binds, workspace)]
-    sources = [source for source, _ in binds] + [workspace]
+    ours = [path for path in (facts.layers, facts.copy and facts.copy.path) if path]
+    sources = [*(source for source, _ in binds), workspace, *ours]
     environment = _environment(facts, path, workspace)
     privileged = facts.uid == 0
     run_as = (facts.owner_uid, facts.owner_gid) if privileged else (facts.uid, facts.gid)
     limits = spec.limits
+    copy = facts.copy
     return Plan(
+        backend="namespaces",
         workspace=workspace,
         workspace_device=facts.workspace_device,
         workspace_inode=facts.workspace_inode,
@@ -161,10 +170,11 @@ def plan_namespaces(spec: JailSpec, facts: HostFacts, argv: tuple[str, ...] | No
         files=_files(environment, run_as),
         devices=_DEVICES,
         masked=_MASKED,
-        view_bytes=limits.view_bytes,
-        view_inodes=limits.view_inodes,
+        view_bytes=limits.view_bytes + (copy.size_bytes if copy else 0),
+        view_inodes=limits.view_inodes + (copy.entries if copy else 0),
         scratch_bytes=limits.scratch_bytes,
-        disk_view=facts.disk_view,
+        layers=facts.layers,
+        copy=copy.path if copy else None,
         processes=limits.processes,
         memory_bytes=limits.memory_bytes,
         wall_s=limits.wall_s,

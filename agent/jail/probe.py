@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
-import subprocess
 import tempfile
+import threading
+from collections.abc import Awaitable, Callable
 
-from agent.errors import FrogError, JailUnavailable
+from agent.errors import FrogError
 from agent.jail.backend import ProbeOutcome
-from agent.jail.host import gather_host_facts
+from agent.jail.child import JailedCommand
 from agent.jail.leftovers import hold_folder
-from agent.jail.namespaces import hold_disk_view
-from agent.jail.plan import plan_namespaces
+from agent.jail.namespaces import start_namespaces
 from agent.jail.spec import JailSpec
-from agent.jail.start import START_TIMEOUT_S, Launch, prepare_launch
 
 # Without user attributes an overlay mounts and then fails at exactly this.
 _TRIAL = ("/bin/sh", "-c", "rm -rf d && mkdir d && : > d/new && test ! -e d/old && mv d e")
+_TRIAL_TIMEOUT_S = 20.0
+
+RunCommand = Callable[[JailSpec, tuple[str, ...], tuple[int, int]], Awaitable[JailedCommand]]
 
 
 @functools.cache
@@ -28,16 +31,7 @@ def probe_namespaces() -> ProbeOutcome:
 
 def probe_namespaces_now() -> ProbeOutcome:
     """The same, anew."""
-    with tempfile.TemporaryDirectory(prefix="frog-lsp-probe-") as folder:
-        try:
-            os.mkdir(os.path.join(folder, "d"))
-            with open(os.path.join(folder, "d", "old"), "wb"):
-                pass
-            return _try(folder)
-        except FrogError as error:
-            return ProbeOutcome(usable=False, reason=error.message, hint=error.hint)
-        except OSError as error:
-            return ProbeOutcome(usable=False, reason=f"the probe could not be made: {error}")
+    return probe_by_running(lambda spec, argv, outputs: start_namespaces(spec, b"", argv, outputs=outputs))
 
 
 def probe_files() -> ProbeOutcome:
@@ -51,19 +45,29 @@ def probe_files() -> ProbeOutcome:
     return ProbeOutcome(usable=True)
 
 
-def _try(folder: str) -> ProbeOutcome:
-    disk_view = hold_disk_view()
+def probe_by_running(run: RunCommand) -> ProbeOutcome:
+    """Run a command in a whole jail on a workspace of our own, and look whether its folders can be replaced.
+
+    In a thread and an event loop of its own, so that it may be called from anywhere.
+    """
+    outcomes: list[ProbeOutcome] = []
+    thread = threading.Thread(target=lambda: outcomes.append(_probe(run)), name="probe of the jail")
+    thread.start()
+    thread.join()
+    return outcomes[0] if outcomes else ProbeOutcome(usable=False, reason="the probe failed", hint="Please report it.")
+
+
+def _probe(run: RunCommand) -> ProbeOutcome:
     try:
-        spec = JailSpec(workspace=os.path.realpath(folder))
-        facts, _ = gather_host_facts(spec, disk_view=disk_view.path if disk_view else None)
-        launch = prepare_launch(plan_namespaces(spec, facts, _TRIAL), b"")
-        try:
-            status = _run(launch)
-        finally:
-            launch.close()
-    finally:
-        if disk_view is not None:
-            disk_view.remove()
+        with tempfile.TemporaryDirectory(prefix="frog-lsp-probe-") as folder:
+            os.mkdir(os.path.join(folder, "d"))
+            with open(os.path.join(folder, "d", "old"), "wb"):
+                pass
+            status = asyncio.run(_try(run, JailSpec(workspace=os.path.realpath(folder))))
+    except FrogError as error:
+        return ProbeOutcome(usable=False, reason=error.message, hint=error.hint)
+    except OSError as error:
+        return ProbeOutcome(usable=False, reason=f"the probe could not be made: {error}")
     if status != 0:
         return ProbeOutcome(
             usable=False,
@@ -73,29 +77,18 @@ def _try(folder: str) -> ProbeOutcome:
     return ProbeOutcome(usable=True)
 
 
-def _run(launch: Launch) -> int | None:
-    """Run a launch to its end, without asyncio. Raises JailUnavailable."""
-    with subprocess.Popen(
-        launch.command,
-        env=launch.environment,
-        pass_fds=launch.pass_fds,
-        cwd="/",
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    ) as process:
-        try:
-            launch.started()
-            launch.channel.socket.settimeout(START_TIMEOUT_S)
-            while launch.wait_status is None:
-                message = launch.channel.receive()
-                launch.take(message)
-                if message is None:
-                    break
-        except TimeoutError as error:
-            raise JailUnavailable("the jail was not ready in time", "The machine may be overloaded.") from error
-        finally:
-            launch.kill()
-            process.kill()
-    return launch.wait_status
+async def _try(run: RunCommand, spec: JailSpec) -> int | None:
+    """The wait status of the trial, None where it did not end in time. Raises JailUnavailable."""
+    null = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        jail = await run(spec, _TRIAL, (null, null))
+    finally:
+        os.close(null)
+    try:
+        await asyncio.wait_for(jail.finished(), _TRIAL_TIMEOUT_S)
+    except TimeoutError:
+        return None
+    finally:
+        await jail.end()
+        jail.close()
+    return jail.wait_status

@@ -57,6 +57,7 @@ class JailLimits:
 
     `view_bytes` and `view_inodes` bound what may be changed in the workspace, `scratch_bytes` the home,
     the temporary folder and shared memory together; all of them live in memory where the kernel can.
+    `copy_bytes` and `copy_files` bound the private copy of a workspace that no overlay can be made over.
     `memory_bytes` bounds the memory of all processes together. `wall_s` bounds the whole life of the jail.
     """
 
@@ -66,6 +67,8 @@ class JailLimits:
     view_bytes: int = 1 * GIB
     view_inodes: int = 200_000
     scratch_bytes: int = 1 * GIB
+    copy_bytes: int = 4 * GIB
+    copy_files: int = 200_000
     open_files: int = 1024
     cpu_s: int = 3600
     wall_s: int = 4 * 3600

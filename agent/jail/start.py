@@ -36,7 +36,7 @@ class Launch:
     pass_fds: tuple[int, ...]
     channel: StatusChannel
     traps: Traps
-    workspace: str
+    backend: str
     init: int | None = None
     view: int | None = None
     ready: bool = False
@@ -66,7 +66,7 @@ class Launch:
                 raise JailUnavailable("the jail started without a private view", "Please report this.")
             if not self.traps.untouched():
                 raise JailUnavailable(
-                    "jail `namespaces` did not prove itself: a host file changed", "Please report this."
+                    f"jail `{self.backend}` did not prove itself: a host file changed", "Please report this."
                 )
             self.ready = True
             self.traps.close()
@@ -76,7 +76,7 @@ class Launch:
         elif message.word == "EXIT":
             self.wait_status = int(message.text)
         elif message.word == "FAIL":
-            raise explain_failure(message, self.workspace)
+            raise explain_failure(message, self.backend)
 
     def kill(self) -> None:
         """Kill PID 1 of the jail, and with it everything in it."""
@@ -124,7 +124,7 @@ def prepare_launch(plan: Plan, runner: bytes) -> Launch:
         pass_fds=tuple(numbers),
         channel=channel,
         traps=traps,
-        workspace=plan.workspace,
+        backend=plan.backend,
     )
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -97,23 +98,33 @@ def test_code_in_the_workspace_never_runs_outside(workspace: Path, tmp_path: Pat
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_mount_below_the_workspace_is_said(workspace: Path) -> None:
+def test_a_workspace_with_a_mount_below_it_is_copied(workspace: Path) -> None:
+    """Not closed: this must work."""
     (workspace / "mounted").mkdir()
-    before = (
-        "unshare",
-        "--user",
-        "--map-root-user",
-        "--mount",
-        "sh",
-        "-c",
-        f'mount -t tmpfs x "{workspace}/mounted" && exec "$@"',
-        "sh",
-    )
+    script = f'mount -t tmpfs x "{workspace}/mounted" && echo seen >"{workspace}/mounted/f" && exec "$@"'
+    before = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh")
     if subprocess.run([*before, "true"], capture_output=True).returncode != 0:
         skip_or_fail("a mount cannot be made here")
-    done = frog_jail(workspace, "echo", "RAN", before=before)
-    assert done.returncode == 125, done
-    assert "mounts below it" in done.stderr
+    done = frog_jail(workspace, "sh", "-c", "pwd; cat mounted/f; touch new mounted/new; ls", before=before)
+    assert (done.returncode, done.stdout) == (0, f"{workspace}\nseen\nmounted\nnew\n"), done
+    assert os.listdir(workspace) == ["mounted"]
+
+
+def test_a_workspace_on_an_overlay_of_overlays_is_copied(workspace: Path) -> None:
+    """Not closed: this must work. No overlay can be made on two of them."""
+    for name in ("lower", "state", "middle", "top"):
+        (workspace / name).mkdir()
+    (workspace / "lower" / "f").write_text("seen\n")
+    mount = "mount -t overlay o -o lowerdir={},upperdir=state/{}/u,workdir=state/{}/w,userxattr {}"
+    script = (
+        f'cd "{workspace}" && mount -t tmpfs x state && mkdir -p state/1/u state/1/w state/2/u state/2/w && '
+        f'{mount.format("lower", 1, 1, "middle")} && {mount.format("middle", 2, 2, "top")} && cd / && exec "$@"'
+    )
+    before = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, "sh")
+    if subprocess.run([*before, "true"], capture_output=True).returncode != 0:
+        skip_or_fail("an overlay cannot be mounted by hand here")
+    done = frog_jail(workspace / "top", "sh", "-c", "cat f; rm f; mkdir f; ls", before=before)
+    assert (done.returncode, done.stdout) == (0, "seen\nf\n"), done
 
 
 def test_root_of_a_container_with_its_files_on_an_overlay(workspace: Path) -> None:

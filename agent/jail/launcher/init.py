@@ -32,12 +32,13 @@ def run_init(plan: dict[str, Any], runner: bytes, status: StatusPipe) -> None:
         pid, go, report = _fork_runner(plan, status, umask)
         upper = build_root(plan, runner)
         status.send(b"VIEW", upper)
-        if not plan["disk_view"]:  # memory has its bound by itself
+        is_on_disk = bool(plan["layers"] or plan["copy"])
+        if not is_on_disk:  # memory has its bound by itself
             os.close(upper)
         _start_runner(go, report)
         status.send(b"READY")
         _close_standard_streams()
-        ended = _watch(plan, pid, status, upper if plan["disk_view"] else None)
+        ended = _watch(plan, pid, status, upper if is_on_disk else None)
         _end_everything()
         status.send(b"EXIT %d" % ended if ended is not None else b"GONE")
     except kernel.StepError as error:

@@ -43,7 +43,7 @@ WRITABLE = (b"/tmp", b"/run/frog/home", b"/dev/shm")
 
 
 def build_root(plan: dict[str, Any], runner: bytes) -> int:
-    """Mount everything, make it the root, and return the descriptor of the upper layer. Raises StepError, OSError."""
+    """Mount everything, make it the root, and return the descriptor of the private view. Raises StepError, OSError."""
     loopback = _start_loopback()
     mount(None, b"/", None, MS_REC | MS_PRIVATE, None, "private mounts")
     workspace = plan["workspace"]
@@ -53,13 +53,6 @@ def build_root(plan: dict[str, Any], runner: bytes) -> int:
         raise StepError("the workspace changed while it was opened", 0)
     staging = plan["staging"]
     layers = _mount_view(plan, staging)
-    upper = os.open(layers + b"/upper", os.O_RDONLY | os.O_DIRECTORY)
-    if plan["privileged"]:
-        os.fchown(upper, info.st_uid, info.st_gid)
-    os.fchmod(upper, stat.S_IMODE(info.st_mode))
-    os.setxattr(upper, b"user.overlay.probe", b"y")  # without these the overlay mounts and then fails
-    os.removexattr(upper, b"user.overlay.probe")
-
     root = staging + b"/root"
     os.mkdir(root)
     _mount_tmpfs(root, _ROOT_BYTES, None, b"root")
@@ -71,23 +64,42 @@ def build_root(plan: dict[str, Any], runner: bytes) -> int:
     _write_files(plan, root, runner)
     target = root + workspace
     os.makedirs(target, exist_ok=True)
-    # by descriptor: names with commas and colons need no quoting, and the jail's mount table shows no host path
-    work = os.open(layers + b"/work", os.O_PATH | os.O_DIRECTORY)
-    fds = b"/proc/self/fd/"
-    options = b"lowerdir=%s%d,upperdir=%s%d,workdir=%s%d,userxattr" % (fds, lower, fds, upper, fds, work)
-    if plan["disk_view"]:
-        options += b",volatile"
-    mount(b"overlay", target, b"overlay", MS_NOSUID | MS_NODEV, options, "overlay")
+    view = _bind_copy(plan["copy"], target) if plan["copy"] else _mount_overlay(plan, layers, lower, target)
     for source, target in plan["over_workspace"]:
         _bind_read_only(source, root + target)
     _finish_loopback(loopback)
     _socket.sethostname("jail")
     os.close(lower)
-    os.close(work)
     os.chdir(root)
     pivot_root_here("pivot_root")
     _make_root_read_only()
+    return view
+
+
+def _mount_overlay(plan: dict[str, Any], layers: bytes, lower: int, target: bytes) -> int:
+    """Mount the workspace with the upper layer over it at `target`; the descriptor of the upper layer."""
+    info = os.fstat(lower)
+    upper = os.open(layers + b"/upper", os.O_RDONLY | os.O_DIRECTORY)
+    if plan["privileged"]:
+        os.fchown(upper, info.st_uid, info.st_gid)
+    os.fchmod(upper, stat.S_IMODE(info.st_mode))
+    os.setxattr(upper, b"user.overlay.probe", b"y")  # without these the overlay mounts and then fails
+    os.removexattr(upper, b"user.overlay.probe")
+    # by descriptor: names with commas and colons need no quoting, and the jail's mount table shows no host path
+    work = os.open(layers + b"/work", os.O_PATH | os.O_DIRECTORY)
+    fds = b"/proc/self/fd/"
+    options = b"lowerdir=%s%d,upperdir=%s%d,workdir=%s%d,userxattr" % (fds, lower, fds, upper, fds, work)
+    if plan["layers"]:
+        options += b",volatile"
+    mount(b"overlay", target, b"overlay", MS_NOSUID | MS_NODEV, options, "overlay")
+    os.close(work)
     return upper
+
+
+def _bind_copy(copy: bytes, target: bytes) -> int:
+    """Bind the private copy in the place of the workspace; its descriptor."""
+    bind(copy, target, ATTR_NOSUID | ATTR_NODEV, "private copy")
+    return os.open(target, os.O_RDONLY | os.O_DIRECTORY)
 
 
 def _make_root_read_only() -> None:
@@ -99,7 +111,7 @@ def _make_root_read_only() -> None:
 def _mount_view(plan: dict[str, Any], staging: bytes) -> bytes:
     """Mount the memory that holds the changes, and return the folder with `upper` and `work`."""
     _mount_tmpfs(staging, plan["view_bytes"], plan["view_inodes"], b"view")
-    layers: bytes = plan["disk_view"] or staging
+    layers: bytes = plan["layers"] or staging
     os.mkdir(layers + b"/upper", 0o755)
     os.mkdir(layers + b"/work", 0o700)
     return layers

@@ -1,0 +1,91 @@
+"""What a jail needs on the host while it lives: a folder for the changes, or a private copy of the workspace."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from dataclasses import dataclass
+
+from agent.errors import JailUnavailable, WorkspaceError
+from agent.jail.leftovers import Held, hold_folder
+from agent.jail.spec import JailSpec
+from agent.worktree.copying import CopyBudget, PrivateCopy, copy_tree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ground:
+    """Held until `remove`. `layers` is a folder for the layers of an overlay, `copy` a whole copy.
+
+    Without either the changes live in memory. `notes` say what a person should know of a copy.
+    """
+
+    held: Held | None = None
+    copy: PrivateCopy | None = None
+
+    @property
+    def layers(self) -> str | None:
+        """The folder for the upper and the work layer."""
+        return self.held.path if self.held and self.copy is None else None
+
+    @property
+    def copied(self) -> dict[str, tuple[int, int]] | None:
+        """What `PrivateView.copied` says."""
+        return self.copy.index if self.copy else None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What could not be copied."""
+        if self.copy is None or not self.copy.left_out:
+            return ()
+        some = ", ".join(self.copy.left_out[:3]) + (", …" if len(self.copy.left_out) > 3 else "")
+        return (f"{len(self.copy.left_out)} entries of the workspace are not in the private copy: {some}.",)
+
+    def remove(self) -> None:
+        """Remove all of it. Never raises."""
+        if self.held is not None:
+            self.held.remove()
+
+
+def hold_layers() -> Ground:
+    """A folder for the layers of an overlay. Raises JailUnavailable."""
+    return Ground(held=_hold())
+
+
+async def hold_copy(spec: JailSpec, bound_over: tuple[str, ...] = (), owner: tuple[int, int] | None = None) -> Ground:
+    """A private copy of the workspace of a checked spec, without those of `bound_over` in it.
+
+    `owner` (uid, gid) is for root: all of the copy belongs to it.
+
+    Raises JailUnavailable where the workspace is over the budget, or cannot be copied.
+    """
+    held = _hold()
+    stop = threading.Event()
+    budget = CopyBudget(size_bytes=spec.limits.copy_bytes, entries=spec.limits.copy_files)
+    above = spec.workspace + "/"
+    skipped = frozenset(path.removeprefix(above) for path in bound_over if path.startswith(above))
+    work = asyncio.create_task(
+        asyncio.to_thread(
+            copy_tree, spec.workspace, os.path.join(held.path, "copy"), budget, skipped, owner, stop.is_set
+        )
+    )
+    try:
+        return Ground(held=held, copy=await asyncio.shield(work))
+    except BaseException as error:
+        stop.set()
+        await asyncio.gather(work, return_exceptions=True)
+        held.remove()
+        if isinstance(error, WorkspaceError):
+            raise JailUnavailable(error.message, error.hint) from error
+        if isinstance(error, OSError):
+            raise JailUnavailable(
+                f"the workspace cannot be copied: {error}", "Free space in the cache folder."
+            ) from error
+        raise
+
+
+def _hold() -> Held:
+    try:
+        return hold_folder("view")
+    except OSError as error:
+        raise JailUnavailable(f"no private view can be made: {error}", "Free space in the cache folder.") from error
