@@ -45,16 +45,29 @@ class DocumentWriter:
             reason = await self._delivery.send_texts(letters)
             await self._watch(letters, is_rejected=reason is not None)
             left = [letter for letter in letters if not letter.is_reached]
-            moved = [letter for letter in left if self._has_moved(letter)]
-            is_stale = reason is not None or all(self._was_skipped(letter) for letter in left)
-            if attempt < N_ATTEMPTS and moved and is_stale:
-                made = [letter for letter in left if letter.is_new]
-                modified = [letter.change for letter in left if not letter.is_new]
-                continue
-            for letter in left:
+            again = self._stale(left, is_rejected=reason is not None) if attempt < N_ATTEMPTS else []
+            over = [letter for letter in left if not any(letter is other for other in again)]
+            for letter in over:
                 self._judge(letter, reason)
-            await self._mend([letter for letter in left if reason is None and letter.is_open])
-            return
+            await self._mend([letter for letter in over if reason is None and letter.is_open])
+            if not again:
+                return
+            made = [letter for letter in again if letter.is_new]
+            modified = [letter.change for letter in again if not letter.is_new]
+
+    def _stale(self, left: Sequence[Letter], *, is_rejected: bool) -> list[Letter]:
+        """What is to be sent once more, because somebody typed before the edit came.
+
+        Neovim skips the first document of a stale edit and applies the others to the wrong lines: those are mended,
+        it is sent again. Where anything else came of a document, a person ticked the edit in part.
+        """
+        if not any(self._has_moved(letter) for letter in left):
+            return []
+        if is_rejected:
+            return list(left)
+        skipped = [letter for letter in left if self._was_skipped(letter)]
+        others = [letter for letter in left if not any(letter is other for other in skipped)]
+        return skipped if all(self._misapplied(letter) for letter in others) else []
 
     def _letters(self, changes: Sequence[FileChange]) -> list[Letter]:
         letters: list[Letter] = []
@@ -105,6 +118,11 @@ class DocumentWriter:
             return False
         return self._pieces(fresh.shown, fresh.target) == self._pieces(letter.shown, letter.target)
 
+    def _misapplied(self, letter: Letter) -> tuple[str, str] | None:
+        """The texts before and after an edit that went to the wrong lines."""
+        encoding = self._session.capabilities.encoding
+        return find_misapplied(letter.shown, letter.edits, letter.history, encoding)
+
     def _pieces(self, shown: str, target: str) -> list[str]:
         return [edit["newText"] for edit in text_edits(shown, target, self._session.capabilities.encoding)]
 
@@ -130,7 +148,7 @@ class DocumentWriter:
         encoding = self._session.capabilities.encoding
         for letter in letters:
             buffer = self._delivery.buffer(letter)
-            found = find_misapplied(letter.shown, letter.edits, letter.history, encoding)
+            found = self._misapplied(letter)
             made = mended(letter.shown, letter.target, *found, buffer.text) if found and buffer is not None else None
             if made is not None and buffer is not None:
                 letter.target, is_in = made

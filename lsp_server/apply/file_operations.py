@@ -44,6 +44,7 @@ async def move(change: FileChange, plan: MovePlan, delivery: Delivery, outcomes:
         is_done = await until(lambda: not is_there(old.path), CREATED_WAIT_S)
         verb = "delete"
     else:
+        make_folder_of(new.path)  # Helix 25.01 moves no file into a folder that is not there
         reason = await delivery.send(rename_edit(old.uri, new.uri), f"FrogNano: rename {old.relative}")
         is_done = await until(lambda: is_there(new.path) and not is_there(old.path), CREATED_WAIT_S)
         verb = "rename"

@@ -73,18 +73,20 @@ def plan(change: FileChange, look: Callable[[str], FileNow], means: Means, *, wa
         return _plan_rename(change, look(change.old_path or change.path), now, means)
     if change.kind is ChangeKind.DELETED:
         return _plan_delete(change, now, means)
-    if not means.edits:
-        return Settled("by-hand", "the editor cannot apply edits")
     if change.kind is ChangeKind.MODE:
         return _plan_mode(change, now)
     if change.kind is ChangeKind.LINK:
         return _plan_link(change, now)
     try:
-        if change.kind is ChangeKind.CREATED:
-            return _plan_new(change, now, means)
-        return _plan_text(change, now, was_clean=was_clean)
+        is_new = change.kind is ChangeKind.CREATED
+        made = _plan_new(change, now) if is_new else _plan_text(change, now, was_clean=was_clean)
     except NotCarriedError as error:
         return Settled("by-hand", str(error))
+    # Only now: what is in conflict, or in place, is no part of the patch for what is by hand.
+    if isinstance(made, TextPlan) and not (means.can("create") if is_new else means.edits):
+        what = "make files" if means.edits else "apply edits"
+        return Settled("by-hand", f"the editor cannot {what}")
+    return made
 
 
 def _plan_text(change: FileChange, now: FileNow, *, was_clean: bool) -> Plan:
@@ -114,7 +116,7 @@ def _plan_text(change: FileChange, now: FileNow, *, was_clean: bool) -> Plan:
     return TextPlan(now, shown, target, outcome.data, is_merged=theirs != base)
 
 
-def _plan_new(change: FileChange, now: FileNow, means: Means) -> Plan:
+def _plan_new(change: FileChange, now: FileNow) -> Plan:
     assert change.after is not None
     data = change.after.data
     if data is None:
@@ -124,8 +126,6 @@ def _plan_new(change: FileChange, now: FileNow, means: Means) -> Plan:
         return _in_place(change, now)
     if now.is_there or now.text:
         return Settled("conflict", "the file was made meanwhile, with another content")
-    if not means.can("create"):
-        return Settled("by-hand", "the editor cannot make files")
     return TextPlan(now, "", target, data, is_new=True)
 
 
