@@ -33,7 +33,7 @@ TURN = {
     ]
 }
 NAMES = sorted(path.stem for path in CLIENTS.glob("*.json"))
-BY_EDIT = {"vscode", "neovim", "helix", "lsp-mode"}
+BY_EDIT = {"vscode", "neovim", "neovim-0.7", "helix", "lsp-mode"}
 
 
 def converter() -> Any:
