@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 from lsp_server.progress import ProgressTokens
@@ -26,6 +26,9 @@ class Application:
         self.runs = RunManager(session, self.tokens, launcher, self._run_finished)
         self._tasks: set[asyncio.Task[Any]] = set()
         self.on_finished: list[Any] = []
+        self.on_files_changed: list[Callable[[RunRecord, frozenset[str]], None]] = []
+        """Told of a run, and of its files (by their names in the snapshot) that changed in the editor or on disk."""
+        self.on_stop: list[Callable[[], None]] = []
         self.is_shut_down = False
 
     def spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
@@ -47,6 +50,8 @@ class Application:
     async def stop(self) -> None:
         """Cancel all runs and wait for them. Idempotent."""
         self.is_shut_down = True
+        for stop in self.on_stop:
+            stop()
         for task in list(self._tasks):
             task.cancel()
         await self.runs.close(STOP_TIMEOUT_S)

@@ -13,6 +13,7 @@ from lsp_server.positions import ENCODINGS, Encoding
 
 CODE_ACTION_KINDS = ("quickfix", "refactor.rewrite")
 TAG_LLM_GENERATED = 1  # CodeActionTag of LSP 3.18
+FILE_OPERATIONS = ("didCreate", "didRename", "didDelete", "willRename")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,9 @@ class Capabilities:
     configuration: bool = False
     configuration_registration: bool = False
     watched_files_registration: bool = False
+    relative_patterns: bool = False
+    file_operations: frozenset[str] = frozenset()
+    """Those of FILE_OPERATIONS that the client tells of."""
     client_name: str = ""
 
 
@@ -73,19 +77,29 @@ def resolve(params: Any) -> Capabilities:
         configuration=dig(caps, "workspace", "configuration") is True,
         configuration_registration=dig(caps, "workspace", "didChangeConfiguration", "dynamicRegistration") is True,
         watched_files_registration=dig(caps, "workspace", "didChangeWatchedFiles", "dynamicRegistration") is True,
+        relative_patterns=dig(caps, "workspace", "didChangeWatchedFiles", "relativePatternSupport") is True,
+        file_operations=frozenset(
+            name for name in FILE_OPERATIONS if dig(caps, "workspace", "fileOperations", name) is True
+        ),
         client_name=name if isinstance(name, str) else "",
     )
 
 
 def initialize_result(capabilities: Capabilities, version: str) -> dict[str, Any]:
     """The answer to `initialize`."""
+    workspace: dict[str, Any] = {"workspaceFolders": {"supported": True, "changeNotifications": True}}
+    if capabilities.file_operations:
+        filters = {"filters": [{"scheme": "file", "pattern": {"glob": "**"}}]}
+        workspace["fileOperations"] = {
+            name: filters for name in FILE_OPERATIONS if name in capabilities.file_operations
+        }
     return {
         "capabilities": {
             "positionEncoding": capabilities.encoding,
             "textDocumentSync": {"openClose": True, "change": 2, "save": {"includeText": False}},
             "codeActionProvider": {"codeActionKinds": list(CODE_ACTION_KINDS), "resolveProvider": False},
             "executeCommandProvider": {"commands": list(COMMANDS)},
-            "workspace": {"workspaceFolders": {"supported": True, "changeNotifications": True}},
+            "workspace": workspace,
         },
         "serverInfo": {"name": "frog-lsp", "version": version},
     }

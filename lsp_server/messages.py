@@ -77,7 +77,8 @@ class RunParams(TypedDict):
 
 
 class RunRow(TypedDict):
-    """One run in the answer of `frog.runs`. `exitReason` is null until the run has ended."""
+    """One run in the answer of `frog.runs`. `exitReason` is null until the run has ended; `place` is there while it
+    is queued."""
 
     runId: str
     state: RunState
@@ -85,6 +86,7 @@ class RunRow(TypedDict):
     folder: str
     exitReason: str | None
     files: list[str]
+    place: NotRequired[int]
 
 
 class ReviewResult(TypedDict):

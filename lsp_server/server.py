@@ -41,6 +41,7 @@ def build_server(transport: Transport, initialize_params: Any) -> tuple[FrogServ
         commands,
         configuration,
         documents,
+        file_operations,
         lifecycle,
         watched_files,
     )
@@ -52,7 +53,7 @@ def build_server(transport: Transport, initialize_params: Any) -> tuple[FrogServ
     server.protocol.transport = transport
     session = Session(Client(server.protocol), resolve(initialize_params), initialize_params)
     application = Application(session, AgentLauncher())
-    for feature in (lifecycle, documents, configuration, watched_files, code_action, commands):
+    for feature in (lifecycle, documents, configuration, watched_files, file_operations, code_action, commands):
         feature.register(server, application)
     return server, application
 

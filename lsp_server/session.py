@@ -15,7 +15,7 @@ from lsp_server.client import Client
 from lsp_server.layers import Reading, asks_for_replay, read, read_trust, without_user_keys
 from lsp_server.settings import Settings
 from lsp_server.texts import NotCarriedError, codec_of_buffer
-from lsp_server.uris import child_uri, path_of, relative_to, scheme_of, uri_of
+from lsp_server.uris import child_uri, is_at_or_below, path_of, relative_to, respelled, scheme_of, uri_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,11 @@ class Folder:
     uri: str
     path: str
     name: str
+
+    @property
+    def real(self) -> str:
+        """Where it lies, links followed: two folders of a workspace may be one."""
+        return os.path.realpath(self.path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +102,42 @@ class Session:
         self.folders = list({folder.path: folder for folder in folders}.values())
         self._unfit = {folder.path: _unfit(folder.path) for folder in self.folders}
 
-    def change_folders(self, added: Any, removed: Any) -> None:
-        """`workspace/didChangeWorkspaceFolders`."""
+    def change_folders(self, added: Any, removed: Any) -> list[Folder]:
+        """`workspace/didChangeWorkspaceFolders`; the folders that are gone."""
         gone = {folder.path for folder in _parse_folders(removed)}
-        self.set_folders([f for f in self.folders if f.path not in gone] + _parse_folders(added))
+        before = self.folders
+        self.set_folders([f for f in before if f.path not in gone] + _parse_folders(added))
+        paths = {folder.path for folder in self.folders}
+        return [folder for folder in before if folder.path not in paths]
+
+    def follow_rename(self, old_uri: str, new_uri: str) -> tuple[str, str] | None:
+        """A file or folder was renamed: open documents, spellings and workspace folders follow.
+
+        The two paths; None where either is no file of this machine, or nothing was renamed.
+        """
+        old, new = path_of(old_uri), path_of(new_uri)
+        if old is None or new is None or old == new:
+            return None
+        self.buffers.rename(old, new, new_uri)
+        spellings = self._spellings
+        for path in [path for path in spellings if is_at_or_below(path, old)]:
+            below = path[len(old) :]
+            spellings[new + below] = respelled(spellings.pop(path), below, new_uri)
+        if any(is_at_or_below(folder.path, old) for folder in self.folders):
+            self._folder_settings = {
+                new + path[len(old) :] if is_at_or_below(path, old) else path: value
+                for path, value in self._folder_settings.items()
+            }
+            self.set_folders([self._moved(folder, old, new, new_uri) for folder in self.folders])
+        return old, new
+
+    @staticmethod
+    def _moved(folder: Folder, old: str, new: str, new_uri: str) -> Folder:
+        if not is_at_or_below(folder.path, old):
+            return folder
+        below = folder.path[len(old) :]
+        name = os.path.basename(new) if folder.name == os.path.basename(folder.path) and not below else folder.name
+        return Folder(respelled(folder.uri, below, new_uri), new + below, name)
 
     def remember_spelling(self, uri: str) -> None:
         """A client that named a file once gets the same string back."""
@@ -132,8 +169,7 @@ class Session:
         path = path_of(uri)
         if path is None:
             raise RefusedError(f"only files on this machine can be worked on, not {scheme or 'this kind of'} documents")
-        folder = next((folder for folder in self.folders if folder.path == path), None)
-        place = Place(folder, "", path) if folder is not None else self._place_of_path(path)
+        place = self._place_of_path(path)
         if place is None:
             if not self.folders:
                 raise RefusedError("no folder is open: open the project's folder in the editor")
@@ -141,19 +177,13 @@ class Session:
         return place
 
     def _place_of_path(self, path: str) -> Place | None:
-        found = [
-            Place(folder, relative, path)
-            for folder in self.folders
-            if (relative := relative_to(folder.path, path)) is not None
-        ]
-        if not found:  # the folder or the file was opened through a link
-            real = os.path.realpath(path)
-            found = [
-                Place(folder, relative, path)
-                for folder in self.folders
-                if (relative := relative_to(os.path.realpath(folder.path), real)) is not None
-            ]
-        return max(found, key=lambda place: len(place.folder.path), default=None)
+        """In the innermost folder; through links only where no folder holds the path as it is spelled."""
+        for find in (_below, _below_through_links):
+            found = [(folder, find(folder, path)) for folder in self.folders]
+            places = [Place(folder, relative, path) for folder, relative in found if relative is not None]
+            if places:
+                return max(places, key=lambda place: len(place.folder.path))
+        return None
 
     def snapshot_buffers(self, folder: Folder) -> tuple[dict[str, bytes], list[str]]:
         """The open documents below a folder that are not as on disk, encoded as they would be saved; and notes on
@@ -161,22 +191,35 @@ class Session:
         buffers: dict[str, bytes] = {}
         notes: list[str] = []
         for buffer in self.buffers:
-            place = self._place_of_path(buffer.path) if buffer.path is not None else None
-            if place is None or place.folder.path != folder.path or buffer.uri.endswith(".ipynb"):
+            if buffer.path is None or buffer.uri.endswith(".ipynb"):
                 continue
-            disk = read_file(place.path)
+            # A folder that lies in this one is part of what the run sees, though it has runs of its own.
+            relative = _below(folder, buffer.path) or _below_through_links(folder, buffer.path)
+            if not relative:
+                continue
+            disk = read_file(buffer.path)
             try:
                 data = codec_of_buffer(buffer.text, disk).to_bytes(buffer.text)
             except NotCarriedError as error:
-                notes.append(f"The run sees {place.relative} as it is on disk: {error}.")
+                notes.append(f"The run sees {relative} as it is on disk: {error}.")
                 continue
             if data != disk:
-                buffers[place.relative] = data
+                buffers[relative] = data
         return buffers, notes
 
     def refusal(self, folder: Folder) -> str | None:
         """Why no run may start in a folder, None where one may. From memory: nothing is read from disk."""
         return self.distrust or self._unfit.get(folder.path)
+
+
+def _below(folder: Folder, path: str) -> str | None:
+    """The path in the folder, `""` for the folder itself, None where it is not in it."""
+    return "" if path == folder.path else relative_to(folder.path, path)
+
+
+def _below_through_links(folder: Folder, path: str) -> str | None:
+    real = os.path.realpath(path)
+    return "" if real == folder.real else relative_to(folder.real, real)
 
 
 def _unfit(path: str) -> str | None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from lsp_server.buffers import Buffer
+from lsp_server.renames import LostError
 from lsp_server.session import Folder, Session, read_file
 from lsp_server.texts import Codec, codec_of_buffer
 
@@ -46,7 +47,8 @@ class FileNow:
 class FolderNow:
     """The folder of a run. Every path of a proposal is looked up here.
 
-    `path_now` gives the path that a file of the run has since, where the user renamed it.
+    `path_now` gives the path that a file of the run has since, where the user renamed it. It raises LostError for a
+    file that is not in the folder any more, and so do the methods.
     """
 
     def __init__(self, session: Session, folder: Folder, path_now: Callable[[str], str] = str) -> None:
@@ -55,7 +57,7 @@ class FolderNow:
         self._path_now = path_now
 
     def look(self, relative: str) -> FileNow:
-        """The file of a change, read now."""
+        """The file of a change, read now. Raises LostError."""
         relative = self._path_now(relative)
         path = os.path.join(self._folder.path, relative)
         buffer = self._session.buffer_of(self._folder, relative)
@@ -72,7 +74,9 @@ class FolderNow:
 
     def buffer(self, relative: str) -> Buffer | None:
         """The open document of a change's file."""
-        return self._session.buffer_of(self._folder, self._path_now(relative))
+        with contextlib.suppress(LostError):
+            return self._session.buffer_of(self._folder, self._path_now(relative))
+        return None
 
 
 def _link_and_mode(path: str) -> tuple[str | None, int | None]:

@@ -28,7 +28,11 @@ def register(server: FrogServer, application: Application) -> None:
         application.tokens.cancel(dig(params, "token"))
 
     def change_folders(params: Any) -> None:
-        application.session.change_folders(dig(params, "event", "added"), dig(params, "event", "removed"))
+        session = application.session
+        for folder in session.change_folders(dig(params, "event", "added"), dig(params, "event", "removed")):
+            if n_cancelled := len(application.runs.leave(folder)):
+                runs = "its run is" if n_cancelled == 1 else f"its {n_cancelled} runs are"
+                session.client.show(f"The folder {folder.name} was removed: {runs} cancelled.", "warning")
 
     def set_trace(_params: Any) -> None:
         """Nothing of ours is traced: messages hold the user's text."""
