@@ -7,14 +7,20 @@ import os
 import stat
 
 
-def workspace_hash(root: str | os.PathLike[str]) -> str:
-    """Hash every name, type, mode, link target and byte below `root`, without following links."""
+def workspace_hash(root: str | os.PathLike[str], *, times: bool = False) -> str:
+    """Hash every name, type, mode, link target and byte below `root`, without following links.
+
+    With `times` also owners, counts of names and times of change: of what nobody may even have touched.
+    """
     digest = hashlib.sha256()
     top = os.fsencode(root)
 
     def visit(path: bytes) -> None:
         info = os.lstat(path)
         digest.update(b"\0%s\0%o\0" % (os.path.relpath(path, top), info.st_mode))
+        if times:
+            touched = (info.st_uid, info.st_gid, info.st_nlink, info.st_mtime_ns, info.st_ctime_ns)
+            digest.update(b"%d %d %d %d %d\0" % touched)
         if stat.S_ISLNK(info.st_mode):
             digest.update(os.readlink(path))
         elif stat.S_ISREG(info.st_mode):

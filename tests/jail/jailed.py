@@ -12,6 +12,7 @@ from pathlib import Path
 
 from agent.jail.command import run_command
 from agent.jail.spec import JailSpec, parse_limits
+from tests.support import workspace_hash
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOBODY = 65534
@@ -56,21 +57,33 @@ def shell(workspace: Path, script: str, **options: tuple[str, ...]) -> Outcome:
 
 
 def frog_jail(
-    workspace: Path, *argv: str, as_nobody: bool = False, home: Path | None = None, before: tuple[str, ...] = ()
+    workspace: Path,
+    *argv: str,
+    as_nobody: bool = False,
+    home: Path | None = None,
+    before: tuple[str, ...] = (),
+    limits: tuple[str, ...] = (),
+    variables: dict[str, str] | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run `argv` in the jail from a process of its own, where needed as an ordinary user, or under `before`."""
+    """Run `argv` in the jail from a process of its own, where needed as an ordinary user, or under `before`.
+
+    The real workspace must be the same afterwards.
+    """
     code = (
         f"import sys; sys.path[:0] = [{str(REPOSITORY)!r}]; sys.path += {sys.path!r}; import asyncio\n"
         "from agent.jail.command import run_command\n"
-        "from agent.jail.spec import JailSpec\n"
-        "sys.exit(asyncio.run(run_command(JailSpec(workspace=sys.argv[1]), sys.argv[2:])))"
+        "from agent.jail.spec import JailSpec, parse_limits\n"
+        f"spec = JailSpec(workspace=sys.argv[1], limits=parse_limits({limits!r}))\n"
+        "sys.exit(asyncio.run(run_command(spec, sys.argv[2:])))"
     )
     python, prefix = sys.executable, list(before)
     environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": str(home or Path.home())}
+    environment |= variables or {}
     if as_nobody:
         python = "/usr/bin/python3"
         prefix = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *prefix]
-    return subprocess.run(
+    hash_before = workspace_hash(workspace, times=True)
+    done = subprocess.run(
         [*prefix, python, "-c", code, str(workspace), *argv],
         capture_output=True,
         text=True,
@@ -79,6 +92,8 @@ def frog_jail(
         timeout=60,
         stdin=subprocess.DEVNULL,
     )
+    assert workspace_hash(workspace, times=True) == hash_before, f"the real workspace {workspace} changed"
+    return done
 
 
 def can_be_nobody() -> str | None:

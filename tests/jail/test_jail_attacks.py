@@ -1,154 +1,85 @@
-"""Attacks on the jail: each that harms nobody is first shown to work outside."""
+"""Attacks on the jail, each shown to be a real one by its control, and the host compared after each.
+
+What every backend must withstand is listed in `attack_list`; a test there fails for an item without a case.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import json
+import errno
 import os
-import secrets
-import shutil
-import socket
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.jail.jailed import NOBODY, can_be_nobody, frog_jail, jail
-from tests.support import workspace_hash
+from tests.conftest import skip_or_fail
+from tests.jail.attacks import network, outside, privilege, secrecy
+from tests.jail.attacks.registry import CASES
+from tests.jail.jailed import can_be_nobody
+from tests.jail.world import Attacker, User, World
 
-pytestmark = [pytest.mark.jail, pytest.mark.usefixtures("require_jail")]
+assert all((network, outside, privilege, secrecy)), "they register their cases"
 
-SCRIPT = Path(__file__).with_name("attacks.py")
+pytestmark = pytest.mark.jail
 
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[dict[str, object]]:
-    """A host with a home, a secret, servers and a running process, and a workspace with bait in it."""
-    token = "token" + secrets.token_hex(8)
-    home, workspace, folder = (tmp_path / name for name in ("home", "ws", "folder"))
-    for path in (home, workspace, folder):
-        path.mkdir()
-    (home / "secret").write_text(token)
-    (tmp_path / "host_file").write_text("host\n")
-    (workspace / "link_to_secret").symlink_to(home / "secret")
-    (workspace / "link_to_home").symlink_to(home)
-    (workspace / "link_to_host_file").symlink_to(tmp_path / "host_file")
-    (workspace / "file.txt").write_text("x\n")
-    shutil.copy(SCRIPT, workspace / "attacks.py")
-    with contextlib.ExitStack() as stack:
-        tcp = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-        servers = []
-        short = stack.enter_context(contextlib.closing(_ShortFolder()))
-        for address in (f"\0{token}", f"{short.path}/s"):
-            server = stack.enter_context(socket.socket(socket.AF_UNIX))
-            server.bind(address)
-            server.listen()
-            servers.append(server)
-        in_workspace = stack.enter_context(socket.socket(socket.AF_UNIX))
-        here = Path.cwd()
-        os.chdir(workspace)
-        in_workspace.bind("s")
-        os.chdir(here)
-        in_workspace.listen()
-        program = [sys.executable, "-c", "import time; time.sleep(100)", "frog-victim"]
-        victim = subprocess.Popen(program, env={"SECRET": token})
-        try:
-            yield {
-                "token": token,
-                "home": str(home),
-                "secret": str(home / "secret"),
-                "workspace": str(workspace),
-                "host_file": str(tmp_path / "host_file"),
-                "host_folder": str(folder),
-                "port": tcp.getsockname()[1],
-                "abstract": token,
-                "socket_path": f"{short.path}/s",
-                "victim": victim.pid,
-            }
-            assert victim.poll() is None, "the victim was killed"
-        finally:
-            victim.kill()
-            victim.wait()
+BACKENDS = ("namespaces", "bwrap")
+USERS = ("root", "ordinary") if os.geteuid() == 0 else ("self",)
+NAMESPACES = ("--user", "--map-root-user", "--mount", "--pid", "--fork", "--net", "--ipc", "--uts", "--mount-proc")
 
 
-class _ShortFolder:
-    """A folder whose path leaves room for the name of a socket (108 bytes)."""
-
-    def __init__(self) -> None:
-        self.path = tempfile.mkdtemp(prefix="s")
-
-    def close(self) -> None:
-        shutil.rmtree(self.path)
-
-
-def _outside(world: dict[str, object]) -> dict[str, bool]:
-    environment = os.environ | {"SECRET": str(world["token"])}
-    done = subprocess.run(
-        [sys.executable, str(SCRIPT), json.dumps(world | {"outside": True}), "outside"],
-        capture_output=True,
-        text=True,
-        env=environment,
-        cwd=str(world["workspace"]),
-        timeout=60,
-    )
-    found: dict[str, bool] = json.loads(done.stdout)
-    missed = [name for name, worked in found.items() if not worked]
-    assert not missed, f"these do not work outside, so they prove nothing: {missed}\n{done.stderr}"
-    return found
+@pytest.fixture(scope="module", params=USERS)
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """The decoys of one user."""
+    if request.param == "ordinary" and (reason := can_be_nobody()):
+        skip_or_fail(reason)
+    world = World(User(request.param))
+    yield world
+    world.close()
 
 
-def test_no_attack_works(world: dict[str, object], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    control = _outside(world)
-    workspace = Path(str(world["workspace"]))
-    monkeypatch.setenv("SECRET", str(world["token"]))
-    os.utime(str(world["host_file"]), (1000, 1000))
-    before = workspace_hash(workspace), workspace_hash(tmp_path / "home"), os.stat("/dev/null")
-    done = jail(workspace, "python3", "attacks.py", json.dumps(world))
-    assert done.code == 0, done
-    found = json.loads(done.out)
-    assert [name for name, worked in found.items() if worked] == []
-    assert set(control) < set(found)
-    after = workspace_hash(workspace), workspace_hash(tmp_path / "home"), os.stat("/dev/null")
-    assert before[:2] == after[:2]
-    assert before[2].st_mode == after[2].st_mode
-    assert before[2].st_mtime_ns == after[2].st_mtime_ns or after[2].st_mtime > 10
-    assert os.stat(str(world["host_file"])).st_mtime == 1000
+@pytest.fixture(scope="module")
+def controls(world: World) -> dict[str, dict[str, Any]]:
+    """What each case with a control does outside, tried before anything is jailed."""
+    attacker = world.control()
+    results = {name: attacker.attempt(name) for name, case in CASES.items() if case.control == "outside"}
+    attacker.close()
+    for name, case in CASES.items():
+        if case.control == "namespace":  # one for each: some change all that follows
+            attacker = world.control(*NAMESPACES)
+            results[name] = attacker.attempt(name)
+            attacker.close()
+    world.drain()
+    return results
 
 
-@pytest.mark.skipif(can_be_nobody() is not None, reason=str(can_be_nobody()))
-def test_no_attack_works_for_an_ordinary_user(world: dict[str, object], tmp_path: Path) -> None:
-    workspace = Path(str(world["workspace"]))
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder.stat().st_uid == 0 and folder != Path("/") and str(folder).startswith("/tmp/pytest"):
-            os.chmod(folder, 0o755)
-    subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", str(tmp_path)], check=True)
-    done = frog_jail(workspace, "python3", "attacks.py", json.dumps(world), as_nobody=True, home=tmp_path / "home")
-    assert done.returncode == 0, done
-    found = json.loads(done.stdout)
-    assert [name for name, worked in found.items() if worked] == []
+@pytest.fixture(scope="module", params=BACKENDS)
+def backend(request: pytest.FixtureRequest, world: World, controls: dict[str, Any]) -> Iterator[Attacker]:
+    """The attacks inside a jail of one backend, on the same decoys."""
+    attacker = world.inside(request.param)
+    try:
+        if "unavailable" in attacker.first:
+            reason = f"backend {request.param} cannot be had here: {attacker.first['unavailable']}"
+            if request.param == "namespaces":
+                skip_or_fail(reason)
+            pytest.skip(reason)
+        assert set(attacker.first) == set(CASES), attacker.first
+        yield attacker
+    finally:
+        attacker.close()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can drop to the owner")
-def test_root_drops_to_the_owner_of_the_workspace(world: dict[str, object], tmp_path: Path) -> None:
-    workspace = Path(str(world["workspace"]))
-    subprocess.run(["chown", "-R", "1234:1235", str(workspace)], check=True)
-    done = jail(workspace, "bash", "-c", "id -u; id -g; echo x >> file.txt && stat -c %u file.txt new 2>&1; touch new")
-    assert done.out.splitlines()[:3] == ["1234", "1235", "1234"], done
-    done = jail(workspace, "python3", "attacks.py", json.dumps(world))
-    assert done.code == 0, done
-    assert [name for name, worked in json.loads(done.out).items() if worked] == []
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can drop to the owner")
-def test_a_strict_umask_and_ignored_signals_of_the_server_harm_nothing(workspace: Path) -> None:
-    subprocess.run(["chown", "1234:1235", str(workspace)], check=True)
-    script = (
-        "umask; touch f && stat -c %a f; python3 -c 'import signal; print(signal.getsignal(15), signal.getsignal(1))'"
-    )
-    sabotage = "umask 077; trap '' TERM HUP CHLD USR1; exec \"$@\""
-    done = frog_jail(workspace, "bash", "-c", script, before=("sh", "-c", sabotage, "sh"))
-    assert done.stdout.splitlines() == ["0077", "600", "0 0"], done
-    assert done.returncode == 0
+@pytest.mark.parametrize("name", CASES)
+def test_attack(name: str, world: World, controls: dict[str, dict[str, Any]], backend: Attacker) -> None:
+    case = CASES[name]
+    if case.control != "errno":
+        assert controls[name]["worked"], f"it does not work outside, so it proves nothing: {controls[name]}"
+    before = world.snapshot()
+    result = backend.attempt(name)
+    after = world.snapshot()
+    if name == "kill_the_first_process_of_the_jail" and "ended" in result:
+        pytest.fail("PID 1 of the jail was killed")
+    assert not result["worked"], result
+    if case.control == "errno":
+        assert result.get("errno") in case.errnos, (result, [errno.errorcode.get(n, n) for n in case.errnos])
+    assert not result["error"].startswith(("died", "the attacker")), result
+    assert after == before, {key: (before[key], after[key]) for key in before if before[key] != after[key]}

@@ -1,0 +1,1 @@
+"""Attacks on the jail, as a program that runs inside and (the harmless ones) outside. Standard library only."""

@@ -1,0 +1,64 @@
+"""Fixtures of the jail's tests."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agent.jail.spec import JailSpec
+from tests.conftest import Seal, skip_or_fail
+from tests.jail.jailed import NOBODY, can_be_nobody
+
+USERS = ("root", "ordinary") if os.geteuid() == 0 else ("self",)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The one mark that these tests have for themselves."""
+    config.addinivalue_line("markers", "edits_workspace: edits the real workspace while it is jailed, as a user may")
+
+
+@pytest.fixture(autouse=True)
+def sealed_when_jailed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every workspace that a test jails is sealed from its first jail on, whatever the test itself looks at."""
+    if "edits_workspace" in request.keywords:
+        yield
+        return
+    seal = Seal()
+    checked = JailSpec.checked
+
+    def checked_and_sealed(spec: JailSpec) -> JailSpec:
+        result = checked(spec)
+        seal(Path(result.workspace))
+        return result
+
+    monkeypatch.setattr(JailSpec, "checked", checked_and_sealed)
+    yield
+    seal.check()
+
+
+@pytest.fixture(scope="module", params=USERS)
+def user(request: pytest.FixtureRequest) -> str:
+    """Who starts the jail: `root`, an `ordinary` user that root becomes, or the one who runs the tests (`self`)."""
+    if request.param == "ordinary" and (reason := can_be_nobody()):
+        skip_or_fail(reason)
+    return str(request.param)
+
+
+@pytest.fixture
+def place(user: str, sealed: Seal) -> Iterator[Path]:
+    """A sealed workspace of the user, with one file, below a home of its own that every user may enter."""
+    home = Path(tempfile.mkdtemp(prefix="frog-home-"))
+    path = home / "workspace"
+    path.mkdir()
+    (path / "kept").write_text("kept\n")
+    if user == "ordinary":
+        subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", str(home)], check=True)
+    yield sealed(path)
+    sealed.check()
+    shutil.rmtree(home)
