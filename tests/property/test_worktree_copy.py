@@ -69,22 +69,6 @@ for name, *arguments in json.loads(sys.argv[1]):
 """
 FILES = {"a": "one\n", "b": "two\n", "d/x": "three\n", "d/y": "four\n", "d/e/z": "five\n", "f/x": "six!!\n"}
 PATHS = ["a", "b", "new", "d", "d/x", "d/y", "d/e", "d/e/z", "d/e/new", "f", "f/x", "f/x/deep", "link", ".git/config"]
-    "a",
-    "b",
-    "new",
-    "d",
-    "d/x",
-    "d/y",
-    "d/e",
-    "d/e/z",
-    "d/e/new",
-    "f",
-    "f/x",
-    "f/x/deep",
-    ".git",
-    ".git/config",
-    "link",
-]
 paths = st.sampled_from(PATHS)
 texts = st.text("abc\n", max_size=8)
 operations = st.lists(
