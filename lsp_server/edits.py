@@ -30,7 +30,7 @@ def text_edits(old: str, new: str, encoding: Encoding) -> tuple[JsonObject, ...]
     """
     old_lines, new_lines = split_lines(old), split_lines(new)
     made: list[JsonObject] = []
-    for edit in line_edits(_comparable(old_lines), _comparable(new_lines)):
+    for edit in line_edits(old_lines, new_lines):
         n_before = 1 if 0 < edit.old_lo == len(old_lines) - 1 and not old_lines[-1] else 0
         if edit.old_hi < len(old_lines):
             end = {"line": edit.old_hi, "character": 0}
@@ -40,10 +40,6 @@ def text_edits(old: str, new: str, encoding: Encoding) -> tuple[JsonObject, ...]
         text = "".join(new_lines[edit.new_lo - n_before : edit.new_hi])
         made.append({"range": {"start": start, "end": end}, "newText": text})
     return tuple(made)
-
-
-def _comparable(lines: Sequence[str]) -> list[bytes]:
-    return [line.encode("utf-8", "surrogatepass") for line in lines]
 
 
 def first_text(text: str) -> tuple[JsonObject, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -41,8 +41,8 @@ def split_at_newline(data: bytes) -> list[bytes]:
     return [line + b"\n" for line in lines] + ([last] if last else [])
 
 
-def line_edits(old: Sequence[bytes], new: Sequence[bytes]) -> list[Edit]:
-    """The edits that make `new` of `old`, in order, never touching one another.
+def line_edits(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[Edit]:
+    """The edits that make `new` of `old`, in order, never touching one another. Lines are bytes, or text.
 
     Lines that occur once on both sides are matched first (patience), what lies between by the shortest edit
     script. The cost grows linearly for texts that are mostly alike.
@@ -59,8 +59,8 @@ def line_edits(old: Sequence[bytes], new: Sequence[bytes]) -> list[Edit]:
 _Match = tuple[int, int, int]  # place in old, place in new, number of lines
 
 
-def _matches(old: Sequence[bytes], new: Sequence[bytes]) -> list[_Match]:
-    numbers: dict[bytes, int] = {}
+def _matches(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[_Match]:
+    numbers: dict[Hashable, int] = {}
     a = [numbers.setdefault(line, len(numbers)) for line in old]
     b = [numbers.setdefault(line, len(numbers)) for line in new]
     found: list[_Match] = []
@@ -118,6 +118,8 @@ def _anchors(a: list[int], a_lo: int, a_hi: int, b: list[int], b_lo: int, b_hi: 
     """The longest rising chain of lines that are unique on both sides."""
     unique_b = _unique(b, b_lo, b_hi)
     pairs = [(i, unique_b[line]) for line, i in _unique(a, a_lo, a_hi).items() if line in unique_b]
+    if all(before < after for (_, before), (_, after) in pairwise(pairs)):
+        return pairs  # nothing was moved, as is usual
     piles: list[int] = []  # the smallest end of a chain of each length, by its place in b
     tops: list[int] = []  # the pair that ends it
     before: list[int] = []
