@@ -9,11 +9,13 @@ from lsprotocol import types
 
 from lsp_server.application import Application
 from lsp_server.capabilities import TAG_LLM_GENERATED, Capabilities, dig
-from lsp_server.issue import marker_at, message_of, short
+from lsp_server.issue import is_range, look_at, message_of, short
 from lsp_server.protocol import FrogServer, invalid_params
 from lsp_server.session import RefusedError, Session
 
 MAX_DIAGNOSTICS = 5
+MAX_MARKER = 44
+"""Columns of a comment's words: with the words of ours around them a title has 80."""
 _AUTOMATIC = 2  # CodeActionTriggerKind.Automatic
 
 JsonObject = dict[str, Any]
@@ -37,7 +39,7 @@ def actions(session: Session, uri: str, span: Any, context: Any) -> list[JsonObj
     if not session.settings.code_actions.enabled:
         return []
     found = dig(context, "diagnostics")
-    diagnostics = [d for d in found if isinstance(d, dict) and message_of(d)] if isinstance(found, list) else []
+    diagnostics = [d for d in found if isinstance(d, dict) and message_of(d).strip()] if isinstance(found, list) else []
     is_automatic = dig(context, "triggerKind") == _AUTOMATIC
     only = dig(context, "only")
     made: list[JsonObject] = []
@@ -49,19 +51,29 @@ def actions(session: Session, uri: str, span: Any, context: Any) -> list[JsonObj
             title = f"Fix all {len(diagnostics)} problems here with FrogNano"
             made.append(_action(title, "quickfix", uri, span, diagnostics))
     elif not is_automatic and _wanted("refactor.rewrite", only) and not diagnostics:
-        made.append(_action(_title_without_diagnostics(session, uri, span), "refactor.rewrite", uri, span, []))
+        made.append(_action(_title_of_place(session, uri, span), "refactor.rewrite", uri, span, []))
     return _for_client(made, session.capabilities, _reason_against(session, uri))
 
 
-def _title_without_diagnostics(session: Session, uri: str, span: Any) -> str:
+def _title_of_place(session: Session, uri: str, span: Any) -> str:
+    """What a run without diagnostics will do here."""
     buffer = session.buffers.get(uri)
-    line = dig(span, "start", "line")
-    marker = marker_at(buffer.lines, line) if buffer is not None and isinstance(line, int) else None
-    return "Fix an issue here with FrogNano…" + (f" ({short(marker)})" if marker else "")
+    lines, language_id = (buffer.lines, buffer.language_id) if buffer is not None else ([""], "")
+    place = look_at(lines, span, session.capabilities.encoding, uri, language_id)
+    if place.failure is not None:
+        return f"Fix {'this failing test' if place.failure.is_test else 'what is reported here'} with FrogNano"
+    if place.is_markdown:
+        return f"Fix the {'selected issue' if place.is_part else 'issue in this file'} with FrogNano"
+    named = f" ({short(place.marker.text, MAX_MARKER)})" if place.marker is not None else ""
+    return f"Fix an issue here with FrogNano…{named}"
 
 
 def _action(title: str, kind: str, uri: str, span: Any, diagnostics: Sequence[JsonObject]) -> JsonObject:
-    argument: JsonObject = {"uri": uri, "range": span, "diagnostics": list(diagnostics)}
+    argument: JsonObject = {
+        "uri": uri,
+        "range": span if is_range(span) else None,  # the command would refuse what is none
+        "diagnostics": list(diagnostics),
+    }
     action: JsonObject = {
         "title": title,
         "kind": kind,
