@@ -99,14 +99,15 @@ class Handle:
 class Runs:
     """A manager whose runs are ended by the test."""
 
-    def __init__(self, *folders: Path, wire: Wire | None = None) -> None:
+    def __init__(self, *folders: Path, wire: Wire | None = None, capabilities: Any = FULL) -> None:
         self.wire = wire or Wire()
-        params = {"capabilities": FULL, "workspaceFolders": [{"uri": to_uri(f), "name": "w"} for f in folders]}
+        params = {"capabilities": capabilities, "workspaceFolders": [{"uri": to_uri(f), "name": "w"} for f in folders]}
         self.session = Session(Client(self.wire), resolve(params), params)
         self.handles: dict[str, Handle] = {}
         self.finished: list[RunRecord] = []
         self.is_closed = False
-        self.manager = RunManager(self.session, ProgressTokens(), self, self.finished.append)
+        self.tokens = ProgressTokens()
+        self.manager = RunManager(self.session, self.tokens, self, self.finished.append)
 
     def make(self, spec: RunSpec, on_event: Callable[[RunEvent], None], idle_unload_s: float) -> Handle:
         self.handles[spec.run_id] = Handle(spec, on_event)
