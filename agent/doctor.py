@@ -79,6 +79,7 @@ def examine(defaults: Defaults) -> list[Finding]:
         ("engine", lambda: _engine(is_needed=defaults.model.kind == "worker")),
         ("model", lambda: _model(defaults)),
         ("jail", lambda: _jail(defaults)),
+        ("limits", _limits),
         ("folders", _folders),
     ]
     if defaults.model.kind == "endpoint":
@@ -182,6 +183,13 @@ def _jail(defaults: Defaults) -> Iterator[Finding]:
         + ("" if is_required else " The four file tools work; Bash is refused."),
         hint=outcome.hint,
     )
+
+
+def _limits() -> Iterator[Finding]:
+    from agent.jail.spec import JailLimits
+
+    message = f"Each jail has at most: {JailLimits().described()}."
+    yield Finding(name="limits", status="ok", message=message)
 
 
 def _folders() -> Iterator[Finding]:

@@ -51,7 +51,7 @@ async def run_command(spec: JailSpec, argv: Sequence[str], backend: str = "auto"
             _say(f"frog-lsp: jail: {error.message}" + (f". {error.hint}" if error.hint else ""))
             return EXIT_NOT_JAILED
         try:
-            return await _finish(jail, sources)
+            return await _finish(jail, sources, spec.limits.output_bytes)
         finally:
             await asyncio.shield(jail.end())
             jail.close()
@@ -72,8 +72,26 @@ async def _start(
     return jail
 
 
-async def _finish(jail: JailedCommand, sources: list[FileIO]) -> int:
-    pumps = [asyncio.create_task(_pump(source, number)) for number, source in enumerate(sources, start=1)]
+class _Output:
+    """What the command printed so far, on both streams together; more than `max_bytes` ends it."""
+
+    def __init__(self, jail: JailedCommand, max_bytes: int) -> None:
+        self._jail = jail
+        self._left_bytes = max_bytes
+
+    async def take(self, piece: bytes) -> bytes:
+        """The part of a piece that may still be shown."""
+        shown = piece[: max(0, self._left_bytes)]
+        self._left_bytes -= len(piece)
+        if self._left_bytes < 0 and "output_bytes" not in self._jail.limits:
+            self._jail.limits.append("output_bytes")
+            await self._jail.end()
+        return shown
+
+
+async def _finish(jail: JailedCommand, sources: list[FileIO], max_bytes: int) -> int:
+    output = _Output(jail, max_bytes)
+    pumps = [asyncio.create_task(_pump(source, number, output)) for number, source in enumerate(sources, start=1)]
     try:
         await jail.finished()
         # everything in the jail is dead: what it wrote is in the pipes, and their ends are near
@@ -93,7 +111,7 @@ async def _finish(jail: JailedCommand, sources: list[FileIO]) -> int:
     return EXIT_LIMIT if -code in _BY_LIMIT else 128 - code
 
 
-async def _pump(source: FileIO, number: int) -> None:
+async def _pump(source: FileIO, number: int, output: _Output) -> None:
     """Copy a pipe to our own stdout or stderr; once nobody reads that, close it, so that the command hears of it.
 
     The command never gets our own descriptors: a terminal can be read back, a file opened anew.
@@ -103,7 +121,7 @@ async def _pump(source: FileIO, number: int) -> None:
     transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stream), source)
     try:
         while piece := await stream.read(_PIECE_BYTES):
-            if not await asyncio.to_thread(_write_all, number, piece):
+            if not await asyncio.to_thread(_write_all, number, await output.take(piece)):
                 return
     finally:
         transport.close()

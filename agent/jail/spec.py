@@ -58,7 +58,8 @@ class JailLimits:
     `view_bytes` and `view_inodes` bound what may be changed in the workspace, `scratch_bytes` the home,
     the temporary folder and shared memory together; all of them live in memory where the kernel can.
     `copy_bytes` and `copy_files` bound the private copy of a workspace that no overlay can be made over.
-    `memory_bytes` bounds the memory of all processes together. `wall_s` bounds the whole life of the jail.
+    `memory_bytes` bounds the memory of all processes together. `output_bytes` bounds what a single command may
+    print (the Bash tool keeps 30,000 characters, whatever comes). `wall_s` bounds the whole life of the jail.
     """
 
     processes: int = 512
@@ -70,6 +71,7 @@ class JailLimits:
     copy_bytes: int = 4 * GIB
     copy_files: int = 200_000
     open_files: int = 1024
+    output_bytes: int = 1 * GIB
     cpu_s: int = 3600
     wall_s: int = 4 * 3600
 
@@ -88,6 +90,18 @@ class JailLimits:
                 "Names: " + ", ".join(f.name for f in fields(self)) + ".",
             )
         return replace(self, **{known: _parse_amount(text, value.strip(), is_size=known.endswith("_bytes"))})
+
+    def described(self) -> str:
+        """All of them in one line, as a person reads them: `processes 512, memory 4 GiB, …`."""
+        return ", ".join(_described(f.name, getattr(self, f.name)) for f in fields(self))
+
+
+def _described(name: str, value: int) -> str:
+    words = name.replace("_", " ")
+    if name.endswith("_bytes"):
+        unit, size = next((unit, size) for unit, size in (("GiB", GIB), ("MiB", MIB), ("bytes", 1)) if value >= size)
+        return f"{words.removesuffix(' bytes')} {value / size:g} {unit}"
+    return f"{words.removesuffix(' s')} {value:,} s" if name.endswith("_s") else f"{words} {value:,}"
 
 
 def parse_limits(texts: Iterable[str]) -> JailLimits:

@@ -22,7 +22,7 @@ def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_part_is_named_and_shown_within_80_columns() -> None:
     findings = examine(defaults_from({}))
     assert [finding.name for finding in findings][:3] == ["python", "engine", "model"]
-    assert {"jail", "folders"} <= {finding.name for finding in findings}
+    assert {"jail", "limits", "folders"} <= {finding.name for finding in findings}
     assert max(map(len, describe(findings).split("\n"))) <= 80 + 40, "a long path may be longer"
     value = doctor_json(findings)
     assert value["ok"] is all(check["status"] != "error" for check in value["checks"])

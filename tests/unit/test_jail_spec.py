@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,10 @@ def test_within() -> None:
     assert is_within("/a", "/")
     assert not is_within("/ab", "/a")
     assert not is_within(os.fspath("/a"), "/a/b")
+
+
+def test_limits_are_told_one_by_one() -> None:
+    told = JailLimits(wall_s=90, view_bytes=3 << 20).described()
+    assert len(told.split(", ")) == len(fields(JailLimits))
+    for text in ("processes 512", "memory 4 GiB", "view 3 MiB", "view inodes 200,000", "cpu 3,600 s", "wall 90 s"):
+        assert text in told
