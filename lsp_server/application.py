@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from lsp_server.progress import ProgressTokens
+from lsp_server.proposals.proposals import Proposals
 from lsp_server.runs import Launcher, RunManager, RunRecord
 from lsp_server.session import Session
 
@@ -25,7 +26,10 @@ class Application:
         self.tokens = ProgressTokens()
         self.runs = RunManager(session, self.tokens, launcher, self._run_finished)
         self._tasks: set[asyncio.Task[Any]] = set()
+        self.proposals = Proposals(session, self.runs, self.spawn)
         self.on_finished: list[Any] = []
+        self.on_initialized: list[Callable[[], None]] = []
+        """Called when the client may be asked things."""
         self.on_files_changed: list[Callable[[RunRecord, frozenset[str]], None]] = []
         """Told of a run, and of its files (by their names in the snapshot) that changed in the editor or on disk."""
         self.on_stop: list[Callable[[], None]] = []

@@ -35,6 +35,10 @@ class Capabilities:
     relative_patterns: bool = False
     file_operations: frozenset[str] = frozenset()
     """Those of FILE_OPERATIONS that the client tells of."""
+    code_lens: bool = False
+    code_lens_refresh: bool = False
+    text_document_content: bool = False
+    """Whether the client shows virtual documents of a provider that registers itself."""
     client_name: str = ""
 
 
@@ -62,6 +66,7 @@ def resolve(params: Any) -> Capabilities:
     offered = _words(dig(caps, "general", "positionEncodings"))
     operations = frozenset(_words(dig(caps, "workspace", "workspaceEdit", "resourceOperations")))
     tags = dig(caps, "textDocument", "codeAction", "tagSupport", "valueSet")
+    content = dig(caps, "workspace", "textDocumentContent")
     name = dig(params, "clientInfo", "name")
     return Capabilities(
         encoding=next((e for o in offered for e in ENCODINGS if e == o), "utf-16"),
@@ -81,6 +86,9 @@ def resolve(params: Any) -> Capabilities:
         file_operations=frozenset(
             name for name in FILE_OPERATIONS if dig(caps, "workspace", "fileOperations", name) is True
         ),
+        code_lens=isinstance(dig(caps, "textDocument", "codeLens"), dict),
+        code_lens_refresh=dig(caps, "workspace", "codeLens", "refreshSupport") is True,
+        text_document_content=isinstance(content, dict) and content.get("dynamicRegistration") is not False,
         client_name=name if isinstance(name, str) else "",
     )
 
@@ -100,6 +108,7 @@ def initialize_result(capabilities: Capabilities, version: str) -> dict[str, Any
             "codeActionProvider": {"codeActionKinds": list(CODE_ACTION_KINDS), "resolveProvider": False},
             "executeCommandProvider": {"commands": list(COMMANDS)},
             "workspace": workspace,
+            **({"codeLensProvider": {"resolveProvider": False}} if capabilities.code_lens else {}),
         },
         "serverInfo": {"name": "frog-lsp", "version": version},
     }

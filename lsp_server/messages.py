@@ -71,7 +71,7 @@ class NoParams(TypedDict):
 
 
 class RunParams(TypedDict):
-    """`frog.review`, `frog.discard`, `frog.log`."""
+    """`frog.review`, `frog.log`."""
 
     runId: str
 
@@ -106,6 +106,14 @@ class ApplyParams(TypedDict):
     hunks: NotRequired[list[int] | None]
 
 
+class DiscardParams(TypedDict):
+    """`frog.discard`: the whole proposal, or the named files and hunks (numbered from 1) of it."""
+
+    runId: str
+    files: NotRequired[list[str] | None]
+    hunks: NotRequired[list[int] | None]
+
+
 class AppliedFile(TypedDict):
     """What happened to one file. `detail` says why, or the command that does by hand what an edit cannot."""
 
@@ -126,7 +134,7 @@ class ApplyResult(TypedDict):
 
 
 class DiscardResult(TypedDict):
-    """The proposal is gone."""
+    """What the run is now: `discarded` once nothing of its proposal is left."""
 
     runId: str
     state: RunState
@@ -153,7 +161,7 @@ COMMANDS: dict[str, type] = {
     "frog.runs": NoParams,
     "frog.review": RunParams,
     "frog.apply": ApplyParams,
-    "frog.discard": RunParams,
+    "frog.discard": DiscardParams,
     "frog.log": RunParams,
     "frog.doctor": NoParams,
 }

@@ -38,11 +38,13 @@ def build_server(transport: Transport, initialize_params: Any) -> tuple[FrogServ
     from lsp_server.client import Client
     from lsp_server.features import (
         code_action,
+        code_lens,
         commands,
         configuration,
         documents,
         file_operations,
         lifecycle,
+        text_document_content,
         watched_files,
     )
     from lsp_server.launcher import AgentLauncher
@@ -53,7 +55,17 @@ def build_server(transport: Transport, initialize_params: Any) -> tuple[FrogServ
     server.protocol.transport = transport
     session = Session(Client(server.protocol), resolve(initialize_params), initialize_params)
     application = Application(session, AgentLauncher())
-    for feature in (lifecycle, documents, configuration, watched_files, file_operations, code_action, commands):
+    for feature in (
+        lifecycle,
+        documents,
+        configuration,
+        watched_files,
+        file_operations,
+        code_action,
+        commands,
+        code_lens,
+        text_document_content,
+    ):
         feature.register(server, application)
     return server, application
 

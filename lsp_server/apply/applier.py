@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import replace
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 
-from agent.changes.changeset import printable
 from agent.changes.merge import Conflict
 from agent.types import ChangeKind, FileChange
 from lsp_server.apply.delivery import Delivery, Letter
@@ -14,9 +11,8 @@ from lsp_server.apply.documents import DocumentWriter
 from lsp_server.apply.file_operations import make, move
 from lsp_server.apply.now import FolderNow
 from lsp_server.apply.outcomes import Outcomes
-from lsp_server.apply.plan import Means, MovePlan, Plan, Settled, TextPlan, plan
+from lsp_server.apply.plan import Means, MovePlan, Past, Plan, Settled, TextPlan, plan
 from lsp_server.messages import AppliedFile
-from lsp_server.renames import LostError
 from lsp_server.session import Folder, Session
 
 
@@ -24,21 +20,13 @@ class Applier:
     """Applies changes of one folder."""
 
     def __init__(
-        self,
-        session: Session,
-        folder: Folder,
-        unsaved: Container[str] | None = None,
-        path_now: Callable[[str], str] = str,
-        seems_at: Mapping[str, str] = MappingProxyType({}),
+        self, session: Session, folder: Folder, past: Past | None = None, path_now: Callable[[str], str] = str
     ) -> None:
-        """`unsaved`: the files whose base was a buffer that was not as on disk; None where that is not known.
-        `path_now`: where a file of the run lies since, or LostError. `seems_at`: where those that are gone may be."""
-        capabilities = session.capabilities
+        """`path_now`: where a file of the run lies since, or LostError."""
         self._session = session
         self._folder = FolderNow(session, folder, path_now)
-        self._unsaved = unsaved
-        self._seems_at = seems_at
-        self._means = Means(capabilities.apply_edit, capabilities.resource_operations)
+        self._past = past or Past()
+        self._means = means_of(session)
         self._outcomes = Outcomes()
 
     @property
@@ -48,15 +36,7 @@ class Applier:
 
     def plan(self, change: FileChange) -> Plan:
         """What would be done for a change now; nothing is."""
-        was_clean = self._unsaved is not None and change.path not in self._unsaved
-        try:
-            planned = plan(change, self._folder.look, self._means, was_clean=was_clean)
-        except LostError as lost:
-            return Settled("conflict", str(lost))
-        place = self._seems_at.get(change.old_path or change.path)
-        if place is not None and isinstance(planned, Settled) and planned.outcome == "conflict":
-            return replace(planned, detail=f"{planned.detail}; it seems to be {printable(place)} now")
-        return planned
+        return plan(change, self._folder.look, self._means, self._past)
 
     async def apply(self, changes: Sequence[FileChange]) -> list[AppliedFile]:
         """Created files, then all texts in one edit. Other kinds are listed with what does them by hand.
@@ -94,3 +74,8 @@ class Applier:
     def can(self, operation: str) -> bool:
         """Whether the client lists a file operation."""
         return self._means.can(operation)
+
+
+def means_of(session: Session) -> Means:
+    """What the client of a session can do."""
+    return Means(session.capabilities.apply_edit, session.capabilities.resource_operations)

@@ -5,14 +5,16 @@ Both `frog.apply` and the preview of `frog.review` ask here, so that the one doe
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, field, replace
 
+from agent.changes.changeset import printable
 from agent.changes.merge import Conflict, merge
 from agent.types import ChangeKind, FileChange
 from lsp_server.apply.by_hand import chmod_command, delete_command, link_command, mode_note, rename_command
 from lsp_server.apply.now import FileNow, same_text
 from lsp_server.messages import FileOutcome
+from lsp_server.renames import LostError
 from lsp_server.texts import NotCarriedError, codec_of_file
 
 
@@ -62,12 +64,31 @@ class Means:
         return self.edits and operation in self.operations
 
 
-def plan(change: FileChange, look: Callable[[str], FileNow], means: Means, *, was_clean: bool) -> Plan:
-    """What to do for one change.
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What is known of the time of the run."""
 
-    `look` reads a path of the proposal; `was_clean` says that the base of the run was the file on disk, not the
-    unsaved text of a document.
-    """
+    unsaved: Container[str] | None = None
+    """The files whose base was a buffer that was not as on disk; None where that is not known."""
+    seems_at: Mapping[str, str] = field(default_factory=dict)
+    """Where files that are gone may be now: a guess for a person."""
+
+
+def plan(change: FileChange, look: Callable[[str], FileNow], means: Means, past: Past) -> Plan:
+    """What to do for one change. `look` gives the file of a path of the proposal, or raises LostError."""
+    try:
+        planned = _plan(change, look, means, past)
+    except LostError as error:
+        return Settled("conflict", str(error))
+    except NotCarriedError as error:
+        return Settled("by-hand", str(error))
+    place = past.seems_at.get(change.old_path or change.path)
+    if place is not None and isinstance(planned, Settled) and planned.outcome == "conflict":
+        return replace(planned, detail=f"{planned.detail}; it seems to be {printable(place)} now")
+    return planned
+
+
+def _plan(change: FileChange, look: Callable[[str], FileNow], means: Means, past: Past) -> Plan:
     now = look(change.path)
     if change.kind is ChangeKind.RENAMED:
         return _plan_rename(change, look(change.old_path or change.path), now, means)
@@ -77,11 +98,9 @@ def plan(change: FileChange, look: Callable[[str], FileNow], means: Means, *, wa
         return _plan_mode(change, now)
     if change.kind is ChangeKind.LINK:
         return _plan_link(change, now)
-    try:
-        is_new = change.kind is ChangeKind.CREATED
-        made = _plan_new(change, now) if is_new else _plan_text(change, now, was_clean=was_clean)
-    except NotCarriedError as error:
-        return Settled("by-hand", str(error))
+    is_new = change.kind is ChangeKind.CREATED
+    was_clean = past.unsaved is not None and change.path not in past.unsaved
+    made = _plan_new(change, now) if is_new else _plan_text(change, now, was_clean=was_clean)
     # Only now: what is in conflict, or in place, is no part of the patch for what is by hand.
     if isinstance(made, TextPlan) and not (means.can("create") if is_new else means.edits):
         what = "make files" if means.edits else "apply edits"

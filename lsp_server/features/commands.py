@@ -16,7 +16,6 @@ from lsp_server import messages
 from lsp_server.application import Application
 from lsp_server.capabilities import dig
 from lsp_server.fixing import start_fix
-from lsp_server.proposals import Proposals
 from lsp_server.protocol import FrogServer, invalid_params
 from lsp_server.session import RefusedError
 
@@ -28,7 +27,8 @@ CONFIGURED_WAIT_S = 2.0
 def register(server: FrogServer, application: Application) -> None:
     """Register the features of this file."""
     session, runs = application.session, application.runs
-    proposals = Proposals(application)
+    proposals = application.proposals
+    kept, decisions = proposals.kept, proposals.decisions
 
     async def fix(params: messages.FixParams) -> messages.FixResult:
         # Trust and model may still be on their way from the client.
@@ -38,17 +38,17 @@ def register(server: FrogServer, application: Application) -> None:
             logger.info("the client's settings have not come yet")
         started = start_fix(session, runs, params)
         if len(runs.records) == 1:
-            application.spawn(proposals.forget_old())
+            application.spawn(kept.forget_old())
         return started
 
     async def cancel(params: messages.CancelParams) -> messages.CancelResult:
         run_id = params.get("runId")
         if run_id is not None:
-            proposals.record(run_id)
+            kept.record(run_id)
         return {"cancelled": runs.cancel(run_id)}
 
     async def list_runs(_params: messages.NoParams) -> list[messages.RunRow]:
-        return [record.row() for record in await proposals.records()]
+        return [record.row() for record in await kept.records()]
 
     async def log(params: messages.RunParams) -> messages.LogResult:
         return await proposals.show_log(params["runId"])
@@ -62,9 +62,9 @@ def register(server: FrogServer, application: Application) -> None:
         "frog.fix": fix,
         "frog.cancel": cancel,
         "frog.runs": list_runs,
-        "frog.review": lambda params: proposals.review(params["runId"]),
-        "frog.apply": lambda params: proposals.apply(params["runId"], params.get("files"), params.get("hunks")),
-        "frog.discard": lambda params: proposals.discard(params["runId"]),
+        "frog.review": lambda params: proposals.reviews.show(params["runId"]),
+        "frog.apply": lambda params: decisions.apply(params["runId"], params.get("files"), params.get("hunks")),
+        "frog.discard": lambda params: decisions.discard(params["runId"], params.get("files"), params.get("hunks")),
         "frog.log": log,
         "frog.doctor": doctor,
     }
@@ -82,3 +82,6 @@ def register(server: FrogServer, application: Application) -> None:
 
     server.feature(types.WORKSPACE_EXECUTE_COMMAND)(execute)
     application.on_finished.append(lambda record: application.spawn(proposals.announce(record)))
+    application.on_files_changed.append(
+        lambda record, _names: application.spawn(proposals.refresh_review(record.run_id))
+    )

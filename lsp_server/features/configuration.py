@@ -65,6 +65,8 @@ def register(server: FrogServer, application: Application) -> None:
             application.spawn(look())
         if session.capabilities.configuration_registration:
             application.spawn(listen())
+        for listener in application.on_initialized:
+            listener()
 
     async def listen() -> None:
         registration = {"id": "frog-configuration", "method": types.WORKSPACE_DID_CHANGE_CONFIGURATION}

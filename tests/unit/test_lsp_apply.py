@@ -12,6 +12,7 @@ import pytest
 from agent.types import ChangeKind, FileChange, FileState
 from lsp_server.apply import delivery, file_operations
 from lsp_server.apply.applier import Applier
+from lsp_server.apply.plan import Past
 from lsp_server.capabilities import resolve
 from lsp_server.client import Client
 from lsp_server.messages import AppliedFile
@@ -66,7 +67,7 @@ class InProcess(Editor):
         return document
 
     async def apply(self, *changes: FileChange, unsaved: Any = ()) -> dict[str, AppliedFile]:
-        applier = Applier(self.session, self.session.folders[0], unsaved)
+        applier = Applier(self.session, self.session.folders[0], Past(unsaved))
         structure = [c for c in changes if c.kind in (ChangeKind.DELETED, ChangeKind.RENAMED)]
         rows = await applier.apply([c for c in changes if c not in structure])
         rows += await applier.apply_structure(structure)
