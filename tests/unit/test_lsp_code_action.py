@@ -145,6 +145,13 @@ def test_refused_with_the_reason(uri: str, options: Any, reason: str) -> None:
     assert offered(make("/w", options=options, capabilities=quiet), diagnostic("x"), uri=uri) == []
 
 
+def test_what_the_doctor_found_is_the_reason() -> None:
+    session = make("/w")
+    session.problem = "the jail cannot be had: no user namespaces"
+    (action,) = offered(session)
+    assert action["disabled"] == {"reason": session.problem}
+
+
 def test_home_and_root_are_no_projects(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     (action,) = offered(make(tmp_path), diagnostic("x"), uri=to_uri(tmp_path / "a.py"))
