@@ -3,51 +3,28 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from importlib import resources
-from importlib.resources.abc import Traversable
+import difflib
 
-from agent.cli_parser import EXIT_OK, print_json
+from agent.cli_parser import EXIT_OK, print_json, write_stdout
 from agent.errors import UsageError
-
-_EDITORS = "lsp_server.editors"
+from lsp_server.snippets import SNIPPETS, program_to_start
 
 
 def add_arguments_setup(parser: argparse.ArgumentParser) -> None:
     """The arguments of `frog-lsp setup`."""
-    parser.add_argument("editor", metavar="EDITOR", help=", ".join(sorted(_snippets())) or "the editor's name")
+    parser.add_argument("editor", metavar="EDITOR", help=", ".join(SNIPPETS))
 
 
 def run_setup(arguments: argparse.Namespace) -> int:
-    """Print the snippet for an editor."""
-    snippets = _snippets()
-    name = snippets.get(arguments.editor.lower())
-    if name is None:
-        known = ", ".join(sorted(snippets))
-        raise UsageError(f"there is no snippet for {arguments.editor}", f"Known editors: {known}.")
-    sys.stdout.write(resources.files(_EDITORS).joinpath(*name.split("/")).read_text("utf-8"))
+    """Print the snippet for an editor; the comment at its top says where it goes."""
+    name = arguments.editor.lower()
+    if name not in SNIPPETS:
+        close = difflib.get_close_matches(name, SNIPPETS, 1)
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        known = ", ".join(SNIPPETS)
+        raise UsageError(f"there is no snippet for {arguments.editor}{hint}", f"Known editors: {known}.")
+    write_stdout(SNIPPETS[name].text(program_to_start()).encode())
     return EXIT_OK
-
-
-def _snippets() -> dict[str, str]:
-    """Editor to the path of its snippet below the package: a file, or the one file in a folder of that name."""
-    found: dict[str, str] = {}
-
-    def visit(folder: Traversable, prefix: str, editor: str) -> None:
-        for entry in sorted(folder.iterdir(), key=lambda item: item.name):
-            if entry.name.startswith(("_", ".")):
-                continue
-            name = editor or entry.name.partition(".")[0]
-            if entry.is_dir():
-                visit(entry, f"{prefix}{entry.name}/", name)
-            elif not entry.name.endswith((".py", ".md")):
-                found.setdefault(name, f"{prefix}{entry.name}")
-
-    visit(resources.files(_EDITORS), "", "")
-    for alias, name in {"neovim": "nvim", "vscode": "code"}.items():
-        if name in found:
-            found.setdefault(alias, found[name])
-    return found
 
 
 def add_arguments_schema(parser: argparse.ArgumentParser) -> None:

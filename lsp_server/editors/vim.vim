@@ -3,6 +3,7 @@
 " :FrogCancel, :FrogRuns; or :ALECodeAction.  g:frog_status holds the last step, for the status line.
 " Run in Vim 9.0 with ALE 3.3.  ALE makes, renames and deletes no files: those come as a patch.
 
+let s:frog = 'frog-lsp'
 let g:frog_options = get(g:, 'frog_options', {})
 let g:frog_status = ''
 
@@ -18,7 +19,7 @@ endfunction
 
 for s:type in ['python', 'javascript', 'typescript', 'c', 'cpp', 'go', 'rust', 'ruby', 'sh', 'java']
   call ale#linter#Define(s:type, {
-  \ 'name': 'frog', 'lsp': 'stdio', 'executable': 'frog-lsp', 'command': '%e', 'language': s:type,
+  \ 'name': 'frog', 'lsp': 'stdio', 'executable': s:frog, 'command': '%e', 'language': s:type,
   \ 'project_root': function('FrogRoot'), 'initialization_options': function('FrogOptions'),
   \})
 endfor
@@ -46,7 +47,7 @@ endfunction
 
 function! s:Run(command, argument, Then) abort
   for l:id in keys(ale#lsp#GetConnections())
-    if l:id =~# '^frog-lsp:'
+    if stridx(l:id, s:frog . ':') == 0
       call ale#lsp#RegisterCallback(l:id, function('ale#codefix#HandleLSPResponse'))
       call ale#lsp#RegisterCallback(l:id, function('FrogHear'))
       call s:Tell(l:id)
