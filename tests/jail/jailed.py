@@ -63,22 +63,23 @@ def frog_jail(
     home: Path | None = None,
     before: tuple[str, ...] = (),
     limits: tuple[str, ...] = (),
-    variables: dict[str, str] | None = None,
+    set_later: dict[str, str] | None = None,
+    backend: str = "auto",
 ) -> subprocess.CompletedProcess[str]:
     """Run `argv` in the jail from a process of its own, where needed as an ordinary user, or under `before`.
 
-    The real workspace must be the same afterwards.
+    `set_later` are variables that the server sets for itself. The real workspace must be the same afterwards.
     """
     code = (
         f"import sys; sys.path[:0] = [{str(REPOSITORY)!r}]; sys.path += {sys.path!r}; import asyncio\n"
         "from agent.jail.command import run_command\n"
         "from agent.jail.spec import JailSpec, parse_limits\n"
+        f"import os; os.environ.update({set_later or {}!r})\n"
         f"spec = JailSpec(workspace=sys.argv[1], limits=parse_limits({limits!r}))\n"
-        "sys.exit(asyncio.run(run_command(spec, sys.argv[2:])))"
+        f"sys.exit(asyncio.run(run_command(spec, sys.argv[2:], {backend!r})))"
     )
     python, prefix = sys.executable, list(before)
     environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": str(home or Path.home())}
-    environment |= variables or {}
     if as_nobody:
         python = "/usr/bin/python3"
         prefix = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *prefix]

@@ -44,7 +44,6 @@ def sabotaged(number: int, error: int) -> tuple[str, ...]:
         ("seccomp", 317, ENOSYS),
         ("capset", 126, EPERM),
         ("prctl", 157, EINVAL),
-        ("setxattr", 190, EINVAL),
         ("memfd_create", 319, ENOSYS),
         ("pidfd_open", 434, ENOSYS),
         ("sendmsg", 46, EPERM),
@@ -54,7 +53,9 @@ def sabotaged(number: int, error: int) -> tuple[str, ...]:
     ],
 )
 def test_a_missing_call_means_that_nothing_runs(workspace: Path, call: str, number: int, error: int) -> None:
-    done = frog_jail(workspace, "sh", "-c", "echo RAN; touch ran", before=sabotaged(number, error))
+    done = frog_jail(
+        workspace, "sh", "-c", "echo RAN; touch ran", before=sabotaged(number, error), backend="namespaces"
+    )
     assert done.returncode == 125, done
     assert "RAN" not in done.stdout
     assert done.stderr.splitlines()[-1].startswith("frog-lsp: jail: "), done
@@ -70,7 +71,7 @@ def test_a_quota_of_zero_means_that_nothing_runs(workspace: Path, what: str) -> 
     trial = subprocess.run([*before, "true"], capture_output=True, text=True)
     if trial.returncode != 0:
         skip_or_fail(f"unshare does not work here: {trial.stderr.strip()[:80]}")
-    done = frog_jail(workspace, "sh", "-c", "echo RAN", before=before)
+    done = frog_jail(workspace, "sh", "-c", "echo RAN", before=before, backend="namespaces")
     assert done.returncode == 125, done
     assert done.stdout == ""
     assert done.stderr.startswith("frog-lsp: jail: ")
@@ -150,3 +151,71 @@ def test_a_host_without_any_network(workspace: Path) -> None:
         skip_or_fail("unshare does not work here")
     done = frog_jail(workspace, "sh", "-c", "echo ok", before=before)
     assert (done.returncode, done.stdout) == (0, "ok\n"), done
+
+
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "PYTHONPATH", "BASH_ENV", "GIT_CONFIG"])
+def test_a_hostile_variable_of_the_server(workspace: Path, tmp_path: Path, name: str) -> None:
+    """Each first does its harm outside; then the server has it, and what it starts never sees it."""
+    ran = tmp_path / "ran"
+    value, trial = _hostile(name, tmp_path, ran)
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), **value}
+    subprocess.run(trial, env=environment, cwd=tmp_path, capture_output=True, timeout=20)
+    assert ran.exists(), f"{name} does nothing outside, so it proves nothing"
+    ran.unlink()
+    script = f"env; git --version; git var GIT_EDITOR; python3 -c 'import json'; bash -c true; ls {tmp_path}; cat {ran}"
+    # the server sets them for itself: what starts it is the user's own, and trusted
+    done = frog_jail(workspace, "bash", "-c", script, set_later=value)
+    assert "PIP_NO_INDEX=1" in done.stdout, done
+    for variable, text in value.items():
+        assert f"{variable}={text}" not in done.stdout
+    assert not ran.exists()
+
+
+def _hostile(name: str, folder: Path, ran: Path) -> tuple[dict[str, str], list[str]]:
+    """The variables, and a command that shows outside what they do: the file `ran` comes to be."""
+    if name == "LD_PRELOAD":
+        source, library = folder / "evil.c", folder / "evil.so"
+        source.write_text(
+            f'#include <fcntl.h>\n__attribute__((constructor)) static void f(void) {{ open("{ran}", O_CREAT, 0644); }}\n'
+        )
+        if subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(library), str(source)]).returncode:
+            skip_or_fail("there is no C compiler")
+        return {name: str(library)}, ["true"]
+    if name == "PYTHONPATH":
+        (folder / "evil").mkdir()
+        for module in ("sitecustomize", "marshal", "ctypes"):
+            (folder / "evil" / f"{module}.py").write_text(f"open({str(ran)!r}, 'w')\n")
+        return {name: str(folder / "evil")}, ["/usr/bin/python3", "-c", ""]
+    if name == "BASH_ENV":
+        (folder / "evil.sh").write_text(f"touch {ran}\n")
+        return {name: str(folder / "evil.sh")}, ["bash", "-c", "true"]
+    settings = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "alias.evil", "GIT_CONFIG_VALUE_0": f"!touch {ran}"}
+    return settings | {"GIT_DIR": "/nowhere", "GIT_SSH_COMMAND": f"touch {ran}"}, ["git", "evil"]
+
+
+@pytest.mark.parametrize("what", ["max_user_namespaces", "max_mnt_namespaces"])
+def test_a_quota_that_is_met_after_a_good_probe(workspace: Path, what: str) -> None:
+    """The probe said yes and is remembered; then the quota is used up. The run fails, and says why."""
+    code = (
+        f"import sys; sys.path[:0] = [{str(REPOSITORY)!r}]; sys.path += {sys.path!r}; import asyncio\n"
+        "from agent.jail.command import run_command\n"
+        "from agent.jail.probe import probe_namespaces\n"
+        "from agent.jail.session import open_session\n"
+        "from agent.jail.spec import JailSpec\n"
+        "assert probe_namespaces().usable\n"
+        f"open('/proc/sys/user/{what}', 'w').write('0')\n"
+        "assert probe_namespaces().usable, 'it is remembered'\n"
+        f"spec = JailSpec(workspace={str(workspace)!r})\n"
+        "print(asyncio.run(run_command(spec, ['sh', '-c', 'echo RAN; touch ran'], 'namespaces')), flush=True)\n"
+        "async def choose():\n"
+        "    session = await open_session(spec, b'PK' + bytes(20))\n"
+        "    print(session.info.backend, 'Bash is not available' in str(session.info.reduced))\n"
+        "    await session.close()\n"
+        "asyncio.run(choose())"
+    )
+    before = ("unshare", "--user", "--map-root-user", "--mount-proc", "--pid", "--fork")
+    if subprocess.run([*before, "true"], capture_output=True).returncode != 0:
+        skip_or_fail("unshare does not work here")
+    done = subprocess.run([*before, sys.executable, "-c", code], capture_output=True, text=True, cwd="/", timeout=60)
+    assert done.stdout.split() == ["125", "files", "True"], done
+    assert not list(workspace.iterdir())
