@@ -109,7 +109,7 @@ def test_the_top_says_where_it_goes_and_what_was_tested(editor: str) -> None:
     assert mark is not None
     top = ""
     for line in text.splitlines():
-        if not line.startswith(mark.group()):
+        if line and not line.startswith(mark.group()):
             break
         top += line
     assert re.search(r"Add to|Save as|add this to", top)
