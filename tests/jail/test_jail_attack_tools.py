@@ -1,4 +1,4 @@
-"""The file tools and Bash through the real runner in the real jail: what they are asked to reach outside they do not."""
+"""The tools through the real runner in the real jail: what they are asked to reach outside they do not."""
 
 from __future__ import annotations
 

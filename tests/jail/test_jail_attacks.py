@@ -56,6 +56,7 @@ def controls(world: World) -> dict[str, dict[str, Any]]:
 def backend(request: pytest.FixtureRequest, world: World, controls: dict[str, Any]) -> Iterator[Attacker]:
     """The attacks inside a jail of one backend, on the same decoys."""
     attacker = world.inside(request.param)
+    world.seen = None
     try:
         if "unavailable" in attacker.first:
             reason = f"backend {request.param} cannot be had here: {attacker.first['unavailable']}"
@@ -73,9 +74,9 @@ def test_attack(name: str, world: World, controls: dict[str, dict[str, Any]], ba
     case = CASES[name]
     if case.control != "errno":
         assert controls[name]["worked"], f"it does not work outside, so it proves nothing: {controls[name]}"
-    before = world.snapshot()
+    before = world.seen or world.snapshot()
     result = backend.attempt(name)
-    after = world.snapshot()
+    after = world.seen = world.snapshot()
     if name == "kill_the_first_process_of_the_jail" and "ended" in result:
         pytest.fail("PID 1 of the jail was killed")
     assert not result["worked"], result

@@ -73,6 +73,7 @@ class World:
         self.servers: list[socket.socket] = []
         self.n_datagrams = 0
         self.targets: dict[str, Any] = {}
+        self.seen: dict[str, object] | None = None
         self._make_servers()
         self._make_ipc()
         self._hand_over()
@@ -178,7 +179,6 @@ class World:
             "token": self.token,
             "home": str(self.home),
             "other_home": str(self.other_home),
-            "cache": str(self.root / "cache"),
             "workspace": str(self.workspace),
             "folder": str(self.folder),
             "file": str(self.folder / "file"),
@@ -196,14 +196,27 @@ class World:
         """The attacks on the host itself, or in a throw-away user namespace."""
         wall = ("unshare", *namespaces) if namespaces else ()
         command = [*self.user.prefix, *wall, self.user.python, "-I", "-S", str(self.archive), "--attack"]
-        targets = {"is_control": True, "parent": self.victim.pid, "scratch": str(self.folder / "scratch")}
+        targets = {
+            "marks": [str(self.folder)],
+            "is_control": True,
+            "parent": self.victim.pid,
+            "scratch": str(self.folder / "scratch"),
+        }
         return Attacker(command, self, targets, cwd=self.folder)
 
     def inside(self, backend: str) -> Attacker:
         """The attacks in a jail that the user's server opened."""
         command = [*self.user.prefix, self.user.python, str(HERE / "drive.py")]
         command += [str(self.workspace), backend, str(self.archive)]
-        return Attacker(command, self, {"is_control": False, "parent": 1, "scratch": "."}, cwd=Path("/"))
+        # a copy is bound from the user's cache folder, and a bind tells its source
+        marks = [
+            str(self.folder),
+            str(self.other_home),
+            *([str(self.root / "cache")] if backend == "namespaces" else []),
+        ]
+        return Attacker(
+            command, self, {"marks": marks, "is_control": False, "parent": 1, "scratch": "."}, cwd=Path("/")
+        )
 
     def snapshot(self) -> dict[str, object]:
         """Everything on the host's side that an attack could have changed, or left a trace in."""
