@@ -7,10 +7,11 @@ from typing import TypeVar
 
 from agent.errors import JailUnavailable, UsageError
 from agent.jail.backend import Backend
+from agent.jail.bwrap import start_bwrap
 from agent.jail.channel import CommandNotStarted
 from agent.jail.files import start_files
 from agent.jail.namespaces import start_namespaces
-from agent.jail.probe import probe_files, probe_namespaces
+from agent.jail.probe import probe_bwrap, probe_files, probe_namespaces
 
 T = TypeVar("T")
 
@@ -21,6 +22,13 @@ NAMESPACES = Backend(
     start=start_namespaces,
     run=lambda spec, argv, outputs: start_namespaces(spec, b"", argv, outputs=outputs),
 )
+BWRAP = Backend(
+    name="bwrap",
+    guarantee="Bubblewrap and seccomp work: Bash runs in a jail",
+    probe=probe_bwrap,
+    start=start_bwrap,
+    run=lambda spec, argv, outputs: start_bwrap(spec, b"", argv, outputs=outputs),
+)
 FILES = Backend(
     name="files",
     guarantee="The four file tools work on a private view; Bash is refused",
@@ -28,7 +36,7 @@ FILES = Backend(
     start=start_files,
     run=None,
 )
-ALL = (NAMESPACES, FILES)
+ALL = (NAMESPACES, BWRAP, FILES)
 """From the most that is promised to the least; the last one can always be had."""
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent.errors import JailUnavailable, WorkspaceError
-from agent.jail.leftovers import Held, hold_folder
+from agent.jail.leftovers import Held, hold_folder, hold_unrevealing_folder
 from agent.jail.spec import JailSpec
 from agent.worktree.copying import CopyBudget, PrivateCopy, copy_tree
 
@@ -49,7 +50,12 @@ class Ground:
 
 def hold_layers() -> Ground:
     """A folder for the layers of an overlay. Raises JailUnavailable."""
-    return Ground(held=_hold())
+    return Ground(held=_hold(hold_folder))
+
+
+def hold_visible_layers() -> Ground:
+    """The same where the jail's mount table has their paths. Raises JailUnavailable."""
+    return Ground(held=_hold(hold_unrevealing_folder))
 
 
 async def hold_copy(spec: JailSpec, bound_over: tuple[str, ...] = (), owner: tuple[int, int] | None = None) -> Ground:
@@ -59,7 +65,7 @@ async def hold_copy(spec: JailSpec, bound_over: tuple[str, ...] = (), owner: tup
 
     Raises JailUnavailable where the workspace is over the budget, or cannot be copied.
     """
-    held = _hold()
+    held = _hold(hold_unrevealing_folder)  # the mount table of the jail has its path
     stop = threading.Event()
     budget = CopyBudget(size_bytes=spec.limits.copy_bytes, entries=spec.limits.copy_files)
     above = spec.workspace + "/"
@@ -84,8 +90,8 @@ async def hold_copy(spec: JailSpec, bound_over: tuple[str, ...] = (), owner: tup
         raise
 
 
-def _hold() -> Held:
+def _hold(hold: Callable[[str], Held]) -> Held:
     try:
-        return hold_folder("view")
+        return hold("view")
     except OSError as error:
         raise JailUnavailable(f"no private view can be made: {error}", "Free space in the cache folder.") from error

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from agent.config import cache_dir, make_private_dir
 from agent.errors import UsageError
 
+_UNREVEALING = "/var/tmp"  # noqa: S108 - a folder of mode 0700 with a random name
+
 
 @dataclass(frozen=True, slots=True)
 class Held:
@@ -47,6 +49,35 @@ def hold_folder(prefix: str) -> Held:
         path = tempfile.mkdtemp(prefix=f"{prefix}-", dir=_folder(prefix))
     except (OSError, UsageError):
         path = tempfile.mkdtemp(prefix=f"frog-lsp-{prefix}-")
+    return _lock_folder(path)
+
+
+def hold_unrevealing_folder(prefix: str) -> Held:
+    """The same for what a jail can see the path of (its mount table): in a place that tells nothing of the user.
+
+    Where there is none on a disk that programs can be run from, it is in the cache folder. Raises OSError.
+    """
+    begin = f"frog-lsp-{prefix}-"
+    try:
+        if os.statvfs(_UNREVEALING).f_flag & os.ST_NOEXEC:
+            return hold_folder(prefix)
+        with os.scandir(_UNREVEALING) as entries:
+            ours = [e for e in entries if e.name.startswith(begin) and _is_own(e)]
+        for entry in ours:
+            _remove_if_abandoned(entry.path)
+        path = tempfile.mkdtemp(prefix=begin, dir=_UNREVEALING)
+    except OSError:
+        return hold_folder(prefix)
+    return _lock_folder(path)
+
+
+def _is_own(entry: os.DirEntry[str]) -> bool:
+    with contextlib.suppress(OSError):
+        return entry.stat(follow_symlinks=False).st_uid == os.geteuid()
+    return False
+
+
+def _lock_folder(path: str) -> Held:
     number = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
     return Held(path, number)

@@ -102,7 +102,8 @@ class Plan:
     """What the launcher does, in this order. Everything is bound read-only, without devices and setuid.
 
     `binds` and `over_workspace` are (source, target); the latter come after the overlay. `uid_map` and
-    `gid_map` are (inside, outside, count). `run_as` is the (uid, gid) of jailed processes. `layers` is the folder on
+    `gid_map` are (inside, outside, count). `run_as` is the (uid, gid) of jailed processes; `capable`
+    says that PID 1 has capabilities to drop. `layers` is the folder on
     disk for the layers of the private view (None: memory), `copy` the folder that is bound in the place of the
     workspace (None: an overlay). `view_bytes` and `view_inodes` bound what is in the upper layer, or in the copy.
     """
@@ -114,6 +115,7 @@ class Plan:
     staging: str
     run_as: tuple[int, int]
     privileged: bool
+    capable: bool
     uid_map: tuple[tuple[int, int, int], ...]
     gid_map: tuple[tuple[int, int, int], ...]
     binds: tuple[tuple[str, str], ...]
@@ -162,6 +164,7 @@ def plan_namespaces(spec: JailSpec, facts: HostFacts, argv: tuple[str, ...] | No
         staging=next(p for p in _STAGING if _is_free(p, sources, facts)),
         run_as=run_as,
         privileged=privileged,
+        capable=True,
         uid_map=tuple((a, a, n) for a, n in facts.uid_ranges) if privileged else ((facts.uid, facts.uid, 1),),
         gid_map=tuple((a, a, n) for a, n in facts.gid_ranges) if privileged else ((facts.gid, facts.gid, 1),),
         binds=tuple(binds),
@@ -283,4 +286,4 @@ def _shell_quoted(text: str) -> str:
 
 def looked_at() -> tuple[str, ...]:
     """The host paths whose kind the plan needs to know."""
-    return (*_SYSTEM, *(f"/etc/{name}" for name in _ETC), *_STAGING)
+    return (*_SYSTEM, *(f"/etc/{name}" for name in _ETC), *_STAGING, *(f"/proc/{name}" for name in _MASKED))

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from agent.errors import FrogError
 from agent.jail.backend import ProbeOutcome
+from agent.jail.bwrap import start_bwrap
 from agent.jail.child import JailedCommand
 from agent.jail.leftovers import hold_folder
 from agent.jail.namespaces import start_namespaces
@@ -32,6 +33,12 @@ def probe_namespaces() -> ProbeOutcome:
 def probe_namespaces_now() -> ProbeOutcome:
     """The same, anew."""
     return probe_by_running(lambda spec, argv, outputs: start_namespaces(spec, b"", argv, outputs=outputs))
+
+
+@functools.cache
+def probe_bwrap() -> ProbeOutcome:
+    """The same for backend B, anew for each process."""
+    return probe_by_running(lambda spec, argv, outputs: start_bwrap(spec, b"", argv, outputs=outputs))
 
 
 def probe_files() -> ProbeOutcome:

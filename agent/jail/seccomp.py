@@ -51,9 +51,11 @@ _ABSENT = frozenset(
 """Answered with ENOSYS: callers fall back to something older (memfd_create: memory that no limit of ours sees)."""
 
 # What has a rule of its own below.
-_BY_ARGUMENT = frozenset({"socket", "socketpair", "clone", "ioctl", "personality"})
+_BY_ARGUMENT = frozenset({"socket", "socketpair", "clone", "ioctl", "personality", "mknod", "mknodat"})
 
 _NAMESPACE_FLAGS = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
+# this bit is in the modes of both kinds of device nodes: in a copy, a whiteout can be made by anybody
+_S_IFCHR = 0x2000
 _AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK = 1, 2, 10, 16
 _IP_PROTOCOLS = (0, 1, 6, 17, 58)  # default, ICMP, TCP, UDP, ICMPv6: the rest would load kernel modules
 _NETLINK_ROUTE = 0
@@ -88,6 +90,9 @@ def build_filter(machine: str) -> tuple[Instruction, ...]:
     program += _when(
         "clone", [(_LOAD, 0, 0, _argument(0)), (_JUMP_ANY_BIT, 0, 1, _NAMESPACE_FLAGS), _error(errno.EPERM)]
     )
+    for name, place_of_mode in (("mknod", 1), ("mknodat", 2)):
+        mode = (_LOAD, 0, 0, _argument(place_of_mode))
+        program += _when(name, [mode, (_JUMP_ANY_BIT, 0, 1, _S_IFCHR), _error(errno.EPERM)])
     program += _when("ioctl", [(_LOAD, 0, 0, _argument(1)), *_refuse_if_in(_TERMINAL_IOCTLS, errno.EPERM)])
     program += _when("personality", [(_LOAD, 0, 0, _argument(0)), *_refuse_unless_in(_PERSONALITIES, errno.EPERM)])
     program += _when("socketpair", [(_LOAD, 0, 0, _argument(0)), *_refuse_unless_in((_AF_UNIX,), errno.EAFNOSUPPORT)])

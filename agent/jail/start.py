@@ -6,6 +6,7 @@ import marshal
 import os
 import secrets
 import signal
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 
 import agent
@@ -99,29 +100,53 @@ class Launch:
 
 
 def prepare_launch(plan: Plan, runner: bytes) -> Launch:
-    """Set the traps and lay out what the launcher inherits. Raises JailUnavailable."""
-    traps = set_traps()
-    numbers: list[int] = []
+    """Lay out the launcher of backend A. Raises JailUnavailable."""
+    package_root = os.path.dirname(os.path.dirname(os.path.abspath(agent.__file__)))
+
+    def command(numbers: Mapping[str, int]) -> tuple[str, ...]:
+        of_launcher = (str(numbers[name]) for name in ("plan", "runner", "status"))
+        return (runner_executable(), "-I", "-S", "-c", _BOOT, package_root, *of_launcher)
+
+    return lay_out(plan, {"runner": runner}, command)
+
+
+def lay_out(
+    plan: Plan,
+    contents: Mapping[str, bytes],
+    command: Callable[[Mapping[str, int]], tuple[str, ...]],
+    inherited: Mapping[str, int] | None = None,
+) -> Launch:
+    """Set the traps and lay out what a launcher inherits. Raises JailUnavailable.
+
+    `command` is made from the numbers of the descriptors: one for each of `contents` by its name, those of
+    `inherited` (ours from now on), "plan" and "status". The first two kinds are also in the plan, as "numbers".
+    """
+    numbers = dict(inherited or {})
+    traps: Traps | None = None
     try:
+        traps = set_traps()
         nonce = secrets.token_hex(16).encode()
-        wire = encode_plan(plan) | {"nonce": nonce, "traps": traps.described()}
+        for name, data in contents.items():
+            numbers[name] = _memory_file(name, data)
+        wire = encode_plan(plan) | {"nonce": nonce, "traps": traps.described(), "numbers": dict(numbers)}
         # marshal needs no import in the launcher; only we write it, and only our own child reads it
-        numbers.append(_memory_file("plan", marshal.dumps(wire)))
-        numbers.append(_memory_file("runner", runner))
+        numbers["plan"] = _memory_file("plan", marshal.dumps(wire))
         channel = StatusChannel(nonce)
-    except OSError as error:
-        traps.close()
-        for number in numbers:
+    except (OSError, JailUnavailable) as error:
+        if traps is not None:
+            traps.close()
+        for number in numbers.values():
             os.close(number)
+        if isinstance(error, JailUnavailable):
+            raise
         raise JailUnavailable(
             f"the jail cannot be prepared: {error}", "Close programs, or raise their limits."
         ) from error
-    numbers.append(channel.child.fileno())
-    package_root = os.path.dirname(os.path.dirname(os.path.abspath(agent.__file__)))
+    numbers["status"] = channel.child.fileno()
     return Launch(
-        command=(runner_executable(), "-I", "-S", "-c", _BOOT, package_root, *map(str, numbers)),
+        command=command(numbers),
         environment={"LC_CTYPE": "C.UTF-8", "FROG_LSP_CANARY": traps.token},
-        pass_fds=tuple(numbers),
+        pass_fds=tuple(numbers.values()),
         channel=channel,
         traps=traps,
         backend=plan.backend,

@@ -74,8 +74,8 @@ def copy_tree(
     free = os.statvfs(os.path.dirname(target))
     if size_bytes > free.f_bavail * free.f_frsize or entries > (free.f_favail or entries):
         raise WorkspaceError(
-            f"the private copy of the workspace needs {_mib(size_bytes)} MiB, which the cache folder does not have",
-            "Free space there, or set XDG_CACHE_HOME to a folder on a larger disk.",
+            f"the private copy of the workspace needs {_mib(size_bytes)} MiB, which the disk does not have",
+            "Free space there, or open a smaller folder.",
         )
     walk = _Copying(skipped=skipped, virtual=virtual, owner=owner, is_stopped=is_stopped)
     os.mkdir(target, 0o700)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import platform
 import re
+import stat
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,14 @@ def verdict(number: int, *arguments: int, arch: int = AUDIT_ARCH_X86_64) -> int:
 def test_ordinary_calls_are_allowed() -> None:
     for number in (0, 1, 2, 9, 39, 57, 59, 90, 202, 231, 257, 262, 302, 318, 332, 334, 434, 436, 437, 439):
         assert verdict(number) == 0
+
+
+def test_no_device_node_can_be_made_but_pipes_and_sockets_can() -> None:
+    for name, before in (("mknod", (0,)), ("mknodat", (0, 0))):
+        for kind in (stat.S_IFCHR, stat.S_IFBLK):
+            assert verdict(X86_64[name], *before, kind | 0o600) == errno.EPERM
+        for kind in (stat.S_IFIFO, stat.S_IFSOCK, stat.S_IFREG):
+            assert verdict(X86_64[name], *before, kind | 0o600) == 0
 
 
 def test_dangerous_calls_are_refused() -> None:

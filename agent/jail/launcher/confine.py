@@ -25,7 +25,8 @@ def confine(plan: dict[str, Any]) -> None:
     for name, soft, hard in plan["rlimits"]:
         resource.setrlimit(getattr(resource, name), _within_hard(getattr(resource, name), soft, hard))
     os.chdir(plan["workspace"])
-    kernel.drop_capabilities()
+    if plan["capable"]:
+        kernel.drop_capabilities()
     if plan["privileged"]:
         uid, gid = plan["run_as"]
         _leave_groups()

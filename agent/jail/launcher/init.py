@@ -10,27 +10,30 @@ import time
 from agent.jail.launcher import kernel, watch
 from agent.jail.launcher.canaries import missed_canaries
 from agent.jail.launcher.confine import confine, forget_signals
-from agent.jail.launcher.mounts import build_root
 from agent.jail.launcher.runner import load_standard_modules, run_archive
 from agent.jail.launcher.status import StatusPipe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 _TICK_MS = 100
 _DISK_TICK_S = 0.5
 
 
-def run_init(plan: dict[str, Any], runner: bytes, status: StatusPipe) -> None:
-    """Never returns. Exits when the runner ended, when a limit was met, or when the other side is gone."""
+def run_init(plan: dict[str, Any], build: Callable[[], int], status: StatusPipe) -> None:
+    """Exits when the runner ended, when a limit was met, or when the other side is gone.
+
+    `build` makes the root and gives the descriptor of the private view. Never returns.
+    """
     try:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, _signal.SIGKILL, "death with the parent")
         kernel.prctl(kernel.PR_SET_DUMPABLE, 0, "not dumpable")
         forget_signals()  # the default of PID 1 is to ignore what its children send
         umask = os.umask(0o022)  # others than root have to find their way in the jail
         pid, go, report = _fork_runner(plan, status, umask)
-        upper = build_root(plan, runner)
+        upper = build()
         status.send(b"VIEW", upper)
         is_on_disk = bool(plan["layers"] or plan["copy"])
         if not is_on_disk:  # memory has its bound by itself

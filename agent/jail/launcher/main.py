@@ -8,6 +8,7 @@ import os
 
 from agent.jail.launcher import kernel
 from agent.jail.launcher.init import run_init
+from agent.jail.launcher.mounts import build_root
 from agent.jail.launcher.status import StatusPipe
 
 TYPE_CHECKING = False
@@ -41,7 +42,7 @@ def main(plan_fd: int, runner_fd: int, status_fd: int) -> None:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, _signal.SIGKILL, "death with the parent")
         pid = os.fork()
         if pid == 0:
-            run_init(plan, runner, status)
+            run_init(plan, lambda: build_root(plan, runner), status)
         status.send(b"INIT", os.pidfd_open(pid))
     except kernel.StepError as error:
         status.send_failure(error.step, error.number)
