@@ -24,14 +24,22 @@ _TESTS: tuple[tuple[str, str], ...] = (
     ("go test", r"^[ \t]*--- FAIL: |^FAIL\t\S|^goroutine \d+ \[|^[ \t]+\S+_test\.go:\d+: "),
     ("jest", r"^[ \t]*● \S|^[ \t]*FAIL\s+\S+\.[cm]?[jt]sx?\b|^Test Suites: .*\bfailed\b"),
     ("node", r"^[ \t]*not ok \d+|^[ \t]*✖ \S|^[ \t]+at (?:.* \()?(?:file://|node:)?\S+:\d+:\d+\)?$"),
-    ("Python", r"^Traceback \(most recent call last\):$|^[ \t]*File \"[^\"\n]+\", line \d+, in "),
+    (
+        "Python",
+        r"^(?:[ \t]*\+ Exception Group )?Traceback \(most recent call last\):$"
+        r"|^[ \t]*File \"[^\"\n]+\", line \d+(?:, in .|$)",
+    ),
 )
 _CHECKS: tuple[tuple[str, str], ...] = (
-    ("ruff", rf"^{_PATH}:\d+:\d+: [A-Z]{{1,5}}\d+ |^[A-Z]{{1,5}}\d{{2,5}} .*\n[ \t]*--> {_PATH}:\d+:\d+"),
+    ("the linter", rf"^{_PATH}:\d+:\d+: [A-Z]{{1,5}}\d+:? |^[A-Z]{{1,5}}\d{{2,5}} .*\n[ \t]*--> {_PATH}:\d+:\d+"),
     ("rustc", rf"^(?:error|warning)(?:\[E\d+\])?: .*\n[ \t]*--> {_PATH}:\d+:\d+"),
     ("eslint", r"^[ \t]+\d+:\d+\s+(?:error|warning)\s+\S"),
     ("mypy", rf"^{_PATH}\.pyi?:\d+(?::\d+)*: (?:error|note): "),
-    ("the compiler", rf"^{_PATH}:\d+(?::\d+)?: (?:fatal )?(?:error|warning): |^{_PATH}\(\d+,\d+\): error "),
+    (
+        "the compiler",
+        rf"^{_PATH}:\d+(?::\d+)?: (?:fatal )?(?:error|warning): |^{_PATH}\(\d+,\d+\): error "
+        rf"|^[ \t]*{_PATH}:\d+:\d+ - error",
+    ),
 )
 _KINDS = [(name, re.compile(pattern, re.MULTILINE), True) for name, pattern in _TESTS] + [
     (name, re.compile(pattern, re.MULTILINE), False) for name, pattern in _CHECKS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lsp_server.capabilities import resolve
@@ -76,6 +76,7 @@ def session_with(uri: str, text: str) -> Session:
     return session
 
 
+@settings(max_examples=60)
 @given(NAMES, TEXTS, DIAGNOSTICS, st.integers(1, 300), st.none() | st.text() | st.just("w" * 40_000))
 def test_any_diagnostics_give_a_bounded_text(name: str, text: str, found: Any, n_times: int, words: str | None) -> None:
     uri = f"file:///w/{name}"
@@ -94,6 +95,7 @@ def test_any_place_gives_a_bounded_text(name: str, text: str, span: Any) -> None
     assert made is None or len(made.encode("utf-8")) <= MAX_ISSUE_BYTES
 
 
+@settings(max_examples=40)  # building such values takes most of the time
 @given(NAMES, TEXTS, RANGES, DIAGNOSTICS | JSON, JSON)
 def test_any_context_gives_titles_of_one_line(name: str, text: str, span: Any, found: Any, only: Any) -> None:
     uri = f"file:///w/{name}"

@@ -26,13 +26,17 @@ OUTPUTS = {
     "cargo test": "thread 'tests::adds' panicked at src/lib.rs:12:9:\nassertion `left == right` failed\n",
     "rustc": "error[E0308]: mismatched types\n --> src/lib.rs:2:5\n",
     "eslint": "/w/src/a.js\n  3:7  error  'x' is assigned but never used  no-unused-vars\n",
-    "ruff": "a.py:1:8: F401 [*] `os` imported but unused\n",
-    "ruff, full": "F401 [*] `os` imported but unused\n --> a.py:1:8\n",
+    "Python, syntax": '  File "/w/a.py", line 1\n    x =\n       ^\nSyntaxError: invalid syntax\n',
+    "Python, group": "  + Exception Group Traceback (most recent call last):\n  | ExceptionGroup: two\n",
+    "the linter, pylint": "a.py:1:0: C0114: Missing module docstring (missing-module-docstring)\n",
+    "the compiler, pyright": '  /w/a.py:1:10 - error: Type "str" is not assignable\n',
+    "the linter": "a.py:1:8: F401 [*] `os` imported but unused\n",
+    "the linter, in full": "F401 [*] `os` imported but unused\n --> a.py:1:8\n",
     "mypy": "a.py:1: error: Incompatible types in assignment  [assignment]\n",
     "the compiler": "m.c:1:20: error: 'x' undeclared\n",
     "the compiler, tsc": "src/a.ts(3,7): error TS2322: no\n",
 }
-CHECKS = {"rustc", "eslint", "ruff", "mypy", "the compiler"}
+CHECKS = {"rustc", "eslint", "the linter", "mypy", "the compiler"}
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
@@ -134,7 +138,7 @@ def test_real_outputs(tmp_path: Path) -> None:
     (tmp_path / "calc.py").write_text("def add(a, b):\n    return a - b\n")
     test = "import unittest\nfrom calc import add\nclass T(unittest.TestCase):\n    def test_add(self):\n"
     (tmp_path / "test_calc.py").write_text(test + "        self.assertEqual(add(1, 2), 3)\n")
-    env = {**os.environ, "PYTHONPATH": str(tmp_path), "FORCE_COLOR": "1"}
+    env = {**os.environ, "PYTHONPATH": str(tmp_path), "FORCE_COLOR": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     for tool in ("pytest", "unittest"):
         more = ["-p", "no:cacheprovider", "--color=yes", "test_calc.py"] if tool == "pytest" else ["test_calc"]
         done = subprocess.run(
