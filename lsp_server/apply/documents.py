@@ -49,7 +49,7 @@ class DocumentWriter:
             over = [letter for letter in left if not any(letter is other for other in again)]
             for letter in over:
                 self._judge(letter, reason)
-            await self._mend([letter for letter in over if reason is None and letter.is_open])
+            await self._mend([letter for letter in over if reason is None and not letter.is_new])
             if not again:
                 return
             made = [letter for letter in again if letter.is_new]

@@ -113,6 +113,9 @@ class Watching:
                 self._way = self._way or self._ways[0]()
                 try:
                     await self._way.watch(files)
+                    for path, digest in (await asyncio.to_thread(_digests, new)).items():
+                        if digest != self._digests.get(path, digest):  # it changed before it was watched
+                            self.take(path, False)
                     return
                 except WatchFailedError as error:
                     text = f"Files are watched in another way: {error}."

@@ -274,6 +274,55 @@ async def test_typing_between_our_check_and_the_answer_is_merged_once_more(folde
     assert versions == [1, 2]
 
 
+async def test_a_document_opened_and_typed_in_meanwhile_loses_nothing(folder: Path) -> None:
+    """The edit of a closed file has no version, so no editor checks it."""
+    editor = InProcess(folder)
+    names = iter(["a.py"])
+
+    def open_and_type() -> None:
+        for name in names:
+            document = editor.open(name)
+            editor.change(document, "typed\n" + document.text)
+
+    editor.before_answer = open_and_type
+    assert await editor.outcomes(modified("a.py", BASE, OURS)) == {"a.py": "applied"}
+    (document,) = editor.documents.values()
+    assert document.text == "typed\n" + OURS
+    assert (folder / "a.py").read_text() == BASE
+
+
+async def test_a_document_closed_meanwhile(folder: Path) -> None:
+    editor = InProcess(folder)
+    document = editor.open("a.py")
+    uris = iter([document.uri])
+
+    def close() -> None:
+        for uri in uris:
+            del editor.documents[uri]
+            editor.session.buffers.close(uri)
+
+    editor.before_answer = close
+    assert await editor.outcomes(modified("a.py", BASE, OURS)) == {"a.py": "applied"}
+    assert (folder / "a.py").read_text() == OURS
+
+
+async def test_a_document_closed_without_saving_since_the_run(folder: Path) -> None:
+    """The run saw text that was never saved: what is on disk is another side of the merge."""
+    unsaved = BASE.replace("one", "unsaved")
+    editor = InProcess(folder)
+    change = modified("a.py", unsaved, unsaved.replace("three", "THREE"))
+    assert await editor.outcomes(change, unsaved={"a.py"}) == {"a.py": "applied"}
+    assert (folder / "a.py").read_text() == OURS
+
+
+async def test_a_document_opened_since_the_run(folder: Path) -> None:
+    editor = InProcess(folder)
+    document = editor.open("a.py", BASE + "unsaved\n")
+    assert await editor.outcomes(modified("a.py", BASE, OURS)) == {"a.py": "applied"}
+    assert document.text == OURS + "unsaved\n"
+    assert (folder / "a.py").read_text() == BASE
+
+
 async def test_one_stale_document_does_not_lose_the_others(folder: Path) -> None:
     (folder / "b.py").write_text(BASE)
     (folder / "c.py").write_text(BASE)
@@ -564,6 +613,18 @@ async def test_a_rename_never_goes_over_a_file(folder: Path) -> None:
     assert (folder / "b.py").read_text() == "precious\n"
 
 
+async def test_what_was_done_by_hand_is_in_place(folder: Path) -> None:
+    (folder / "a.py").chmod(0o755)
+    (folder / "l").symlink_to("a.py")
+    (folder / "b.py").write_text(BASE)
+    editor = InProcess(folder)
+    mode = FileChange(path="a.py", kind=ChangeKind.MODE, before=state(BASE), after=state(BASE, 0o755))
+    link = FileChange(path="l", kind=ChangeKind.LINK, before=None, after=FileState(data=None, mode=0o777, link="a.py"))
+    rename = FileChange(path="b.py", kind=ChangeKind.RENAMED, before=state(BASE), after=state(BASE), old_path="o.py")
+    assert await editor.outcomes(mode, link, rename) == dict.fromkeys(["a.py", "l", "b.py"], "unchanged")
+    assert editor.sent == []
+
+
 async def test_modes_and_links_are_listed_with_their_commands(folder: Path) -> None:
     editor = InProcess(folder)
     mode = FileChange(path="a.py", kind=ChangeKind.MODE, before=state(BASE), after=state(BASE, 0o755))
@@ -590,6 +651,7 @@ async def test_modes_and_links_are_listed_with_their_commands(folder: Path) -> N
         pytest.param(b"a\nb\n", b"a\nb", id="final-newline-goes"),
         pytest.param(b"a\nb\nc\n", b"", id="emptied"),
         pytest.param(b"", b"a\n", id="was-empty"),
+        pytest.param(b"a\tb\n\tc\n", b"a\tb\n\t\tc\td\n", id="tabs"),
         pytest.param("x\x0cy\u2028z\n𝄞é\u0301\n".encode(), "x\x0cy\u2028Z\n𝄞é\u0301!\n".encode(), id="odd-characters"),
     ],
 )
@@ -623,6 +685,19 @@ async def test_an_open_latin_1_file_is_edited_and_a_closed_one_refused(folder: P
     document = editor.open("t", "é\nb\n")
     assert await editor.outcomes(modified("t", base, ours)) == {"t": "applied"}
     assert document.text == "é\nB\n"
+
+
+@pytest.mark.parametrize("codec", ["utf-16-le", "utf-16-be"])
+async def test_utf_16_files_keep_their_mark_and_their_encoding(folder: Path, codec: str) -> None:
+    base, ours = (text.encode(codec) for text in ("\ufeff\u00e9\nb\n", "\ufeff\u00e9\nB\n"))
+    (folder / "t").write_bytes(base)
+    editor = InProcess(folder)
+    rows = await editor.apply(modified("t", base, ours))
+    assert rows["t"]["outcome"] == "by-hand"
+    assert rows["t"]["detail"] == f"the file is {codec}: open it first, so that its encoding is known"
+    document = editor.open("t", "\u00e9\nb\n")
+    assert await editor.outcomes(modified("t", base, ours)) == {"t": "applied"}
+    assert document.text == "\u00e9\nB\n"
 
 
 async def test_binary_files_are_by_hand(folder: Path) -> None:
