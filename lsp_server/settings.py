@@ -83,8 +83,8 @@ class ModelGroup(Group):
     idle_unload_s: float = Field(default=600, ge=0, description="Seconds after which an idle model is unloaded.")
     threads: OptionalWhole = Field(default=None, ge=1, description="Threads; null: the physical cores.")
     gpu_layers: OptionalWhole = Field(default=None, ge=-1, description="Layers on the GPU; null: automatic.")
-    speculation: Speculation = Field(default="auto", description="Speculative decoding.")
-    repair_calls: bool = Field(default=True, description="Read tool calls with small mistakes.")
+    speculation: Speculation = Field(default="auto", description="Speculative decoding. No effect yet.")
+    repair_calls: bool = Field(default=True, description="Read tool calls with small mistakes. No effect yet.")
 
     def to_spec(self) -> ModelSpec:
         """The model of a run."""
