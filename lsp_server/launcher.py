@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import importlib
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agent.errors import FrogError
 from agent.types import RunEvent, RunResult, RunSpec
@@ -72,14 +72,16 @@ class _LaunchedRun:
         self._spec = spec
         self._on_event = on_event
         self._idle_unload_s = idle_unload_s
+        self._loading: asyncio.Task[Any] | None = None
         self._cancel: Callable[[], None] | None = None
         self._is_cancelled = False
 
     async def execute(self) -> RunResult:
         # On a thread, so that the editor is answered while the agent is loaded for the first time.
-        module = await asyncio.to_thread(importlib.import_module, "agent.run")
+        self._loading = asyncio.create_task(asyncio.to_thread(_load, self._spec.model.kind))
+        await self._loading
         model = await self._launcher.worker_model(self._spec, self._idle_unload_s)
-        run = module.Run(self._spec, self._on_event, model=model)
+        run = importlib.import_module("agent.run").Run(self._spec, self._on_event, model=model)
         self._cancel = run.cancel
         if self._is_cancelled:
             run.cancel()
@@ -92,5 +94,23 @@ class _LaunchedRun:
 
     def cancel(self) -> None:
         self._is_cancelled = True
+        if self._loading is not None:
+            self._loading.cancel()  # the thread goes on; nobody waits for it
         if self._cancel is not None:
             self._cancel()
+
+
+_MODEL_MODULES = {
+    "worker": ("agent.model.client", "agent.model.keeper", "agent.model.locate"),
+    "endpoint": ("agent.model.consent", "agent.model.endpoint", "httpcore", "h11", "anyio._backends._asyncio"),
+    "scripted": ("agent.model.scripted",),
+}
+"""What a run imports by itself, but on the loop: an HTTP client and what it loads for its first request alone take
+0.8 s of a slow core, in which the editor is not answered."""
+
+
+def _load(model_kind: str) -> None:
+    importlib.import_module("agent.run")
+    for name in _MODEL_MODULES.get(model_kind, ()):
+        with contextlib.suppress(ImportError):  # the run meets the same, and says it
+            importlib.import_module(name)

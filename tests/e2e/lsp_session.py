@@ -32,13 +32,18 @@ async def session(
     options: dict[str, Any] | None = None,
     ask: bool = False,
     client: LspClient | None = None,
+    env: dict[str, str] | None = None,
+    **more: Any,
 ) -> AsyncIterator[LspClient]:
-    """A client whose server is initialized on `workspace`, and whose model plays `script`."""
+    """A client whose server is initialized on `workspace`, and whose model plays `script`.
+
+    `more` goes into the parameters of `initialize`.
+    """
     client = client or LspClient()
-    client.env = own_env(tmp_path / "home")
+    client.env = own_env(tmp_path / "home") | (env or {})
     with OpenAiServer(list(script)) as server:
         model = {"kind": "endpoint", "baseUrl": server.base_url, "name": "scripted"}
         everything = {"model": model, "review": {"ask": ask}, **(options or {})}
         async with client.started():
-            await client.initialize(workspace, capabilities=capabilities, options=everything)
+            await client.initialize(workspace, capabilities=capabilities, options=everything, **more)
             yield client

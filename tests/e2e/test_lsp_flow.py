@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 
 from tests.conftest import Seal
 from tests.e2e.lsp_client import LspClient, LspError, to_path, to_uri
-from tests.e2e.lsp_session import own_env, session
+from tests.e2e.lsp_session import session
 from tests.openai_server import hang, turn
 
 pytestmark = [pytest.mark.jail, pytest.mark.usefixtures("require_jail")]
@@ -193,52 +192,6 @@ async def test_cancel_stops_generation(tmp_path: Path, project: Path) -> None:
         await client.run("frog.cancel", {})
         assert (await client.until_over(run["runId"]))["state"] == "cancelled"
         assert time.monotonic() - begun < 1.0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("how", ["shutdown", "eof", "kill-server", "terminate"])
-async def test_no_child_outlives_the_server(tmp_path: Path, project: Path, sealed: Seal, how: str) -> None:
-    sealed(project)
-    async with session(tmp_path, project, SLEEP) as client:
-        await client.run("frog.fix", {"uri": to_uri(project / "sum.py"), "issue": "x"})
-        await until(lambda: len(sleepers(client.process.pid)) == 2)
-        children = descendants(client.process.pid)
-        begun = time.monotonic()
-        if how == "shutdown":
-            assert await client.request("shutdown") is None
-            assert time.monotonic() - begun < 0.6
-            client.notify("exit")
-            assert await client.process.wait() == 0
-        elif how == "eof":
-            assert client.process.stdin is not None
-            client.process.stdin.close()
-            assert await client.process.wait() == 1
-        elif how == "terminate":
-            client.process.terminate()
-            assert await client.process.wait() == 1
-        else:
-            client.process.kill()
-            await client.process.wait()
-        await until(lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in children), 10)
-        assert time.monotonic() - begun < 1.5
-
-
-@pytest.mark.slow
-async def test_a_dead_editor_whose_pipe_stays_open(tmp_path: Path, project: Path) -> None:
-    """Something else may hold the pipe of an editor that was killed: its process id says that it is gone."""
-    editor = await asyncio.create_subprocess_exec("sleep", "600")
-    client = LspClient(env=own_env(tmp_path / "home"))
-    try:
-        async with client.started():
-            await client.initialize(project, processId=editor.pid)
-            await client.run("frog.runs")
-            editor.send_signal(signal.SIGKILL)
-            await editor.wait()
-            assert await asyncio.wait_for(client.process.wait(), 10) == 1
-    finally:
-        if editor.returncode is None:
-            editor.kill()
-            await editor.wait()
 
 
 async def test_a_second_run_in_a_busy_folder_is_queued(tmp_path: Path, project: Path) -> None:
