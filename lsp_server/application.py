@@ -14,7 +14,7 @@ from lsp_server.session import Session
 
 logger = logging.getLogger(__name__)
 
-STOP_TIMEOUT_S = 0.45
+STOP_TIMEOUT_S = 0.4
 """A shutdown during a run ends within half a second; what is left then dies with our end of its pipe."""
 
 
