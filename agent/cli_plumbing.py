@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+from typing import get_args
 
 from agent.cli_parser import EXIT_OK, print_json, say
 from agent.errors import FrogError, UsageError
+from agent.types import JailBackend
 from agent.visible import visible
 
 EXIT_NOT_JAILED = 125
@@ -17,7 +19,7 @@ _MAX_TURN_BYTES = 64 << 20
 def add_arguments_tool(parser: argparse.ArgumentParser) -> None:
     """The arguments of `frog-lsp tool`."""
     parser.add_argument("--workspace", metavar="W", required=True, help="the folder of the project")
-    parser.add_argument("--backend", choices=("auto", "namespaces", "files"), help="the jail's backend")
+    parser.add_argument("--backend", choices=get_args(JailBackend), help="the jail's backend")
 
 
 def run_tool(arguments: argparse.Namespace) -> int:
@@ -59,7 +61,7 @@ def add_arguments_jail(parser: argparse.ArgumentParser) -> None:
     """The arguments of `frog-lsp jail` before the `--`."""
     parser.usage = "frog-lsp jail WORKSPACE [--backend B] [--read-only PATH]... [--limit NAME=VALUE]... -- ARGV..."
     parser.add_argument("workspace", metavar="WORKSPACE", help="the folder that is writable, as a private copy")
-    parser.add_argument("--backend", default="auto", help="auto or namespaces")
+    parser.add_argument("--backend", default="auto", help="auto, namespaces or bwrap")
     parser.add_argument("--read-only", metavar="PATH", action="append", default=[], help="a path that is visible too")
     parser.add_argument("--limit", metavar="NAME=VALUE", action="append", default=[], help="for example cpu_s=60")
 

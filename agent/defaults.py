@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast, get_args
 
 from agent.config import load_user_config, user_config_path
 from agent.errors import UsageError
 from agent.trajectory import KEEP_DAYS
-from agent.types import JailSettings, Limits, ModelSpec
+from agent.types import JailBackend, JailSettings, Limits, ModelSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +36,8 @@ def defaults_from(config: dict[str, Any]) -> Defaults:
     if kind not in ("worker", "endpoint"):
         raise _wrong("model.kind", "worker or endpoint")
     backend = read("jail.backend", str, "auto")
-    if backend not in ("auto", "namespaces", "files"):
-        raise _wrong("jail.backend", "auto, namespaces or files")
+    if backend not in get_args(JailBackend):
+        raise _wrong("jail.backend", f"one of {', '.join(get_args(JailBackend))}")
     paths = read("jail.readOnlyPaths", list, [])
     if not all(isinstance(path, str) for path in paths):
         raise _wrong("jail.readOnlyPaths", "a list of paths")
@@ -59,7 +59,7 @@ def defaults_from(config: dict[str, Any]) -> Defaults:
             thought_tokens=read("limits.thoughtTokens", int, None),
         ),
         jail=JailSettings(
-            backend="namespaces" if backend == "namespaces" else "files" if backend == "files" else "auto",
+            backend=cast("JailBackend", backend),
             read_only_paths=tuple(paths),
             python=read("jail.python", str, None),
         ),

@@ -169,20 +169,26 @@ def _endpoint(defaults: Defaults) -> Iterator[Finding]:
 
 
 def _jail(defaults: Defaults) -> Iterator[Finding]:
-    from agent.jail.probe import probe_namespaces
+    """One finding for the backend that a run gets, one for each that is missed before it, one for those behind."""
+    from agent.jail.backends import chosen
 
-    outcome = probe_namespaces()
-    if outcome.usable:
-        yield Finding(name="jail", status="ok", message="Namespaces, overlay and seccomp work: Bash runs in a jail.")
-        return
-    is_required = defaults.jail.backend == "namespaces"
-    yield Finding(
-        name="jail",
-        status="error" if is_required else "warning",
-        message=f"The full jail cannot be had: {outcome.reason}."
-        + ("" if is_required else " The four file tools work; Bash is refused."),
-        hint=outcome.hint,
-    )
+    candidates = chosen(defaults.jail.backend)
+    outcomes = [(backend, backend.probe()) for backend in candidates]
+    used = next((backend for backend, outcome in outcomes if outcome.usable), None)
+    for at, (backend, outcome) in enumerate(outcomes):
+        if backend is used:
+            status: Status = "ok" if backend.run else "warning"
+            yield Finding(name="jail", status=status, message=f"{backend.guarantee} (backend `{backend.name}`).")
+            in_reserve = [f"`{other.name}`" for other, found in outcomes[at + 1 :] if found.usable]
+            if in_reserve:
+                yield Finding(name="in reserve", status="ok", message=f"Other backends: {', '.join(in_reserve)}.")
+            return
+        yield Finding(
+            name="jail",
+            status="error" if used is None else "warning",
+            message=f"Backend `{backend.name}` cannot be had: {outcome.reason}.",
+            hint=outcome.hint,
+        )
 
 
 def _limits() -> Iterator[Finding]:

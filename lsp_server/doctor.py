@@ -66,10 +66,14 @@ def find_problem(settings: Settings) -> str | None:
             locate(model.path)
         except FrogError as error:
             return f"{error.message} {error.hint}".strip()
-    if settings.jail.backend == "namespaces":
-        from agent.jail.probe import probe_namespaces
+    if settings.jail.backend != "auto":  # else there always is one
+        from agent.jail.backends import chosen
 
-        outcome = probe_namespaces()
+        try:
+            (backend,) = chosen(settings.jail.backend)
+        except FrogError as error:
+            return f"{error.message}: {error.hint}"
+        outcome = backend.probe()
         if not outcome.usable:
             return f"the jail cannot be had: {outcome.reason}"
     return None

@@ -22,7 +22,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
-from agent.types import JailSettings, JsonObject, Limits, ModelSpec
+from agent.types import JailBackend, JailSettings, JsonObject, Limits, ModelSpec
 
 SECTION = "frog"
 USER_ONLY: JsonObject = {"x-userOnly": True}
@@ -126,7 +126,7 @@ class LimitsGroup(Group):
 class JailGroup(Group):
     """What may be said about the jail. Taken from your own settings only; nothing here switches it off."""
 
-    backend: Literal["auto", "namespaces", "files"] = Field(
+    backend: JailBackend = Field(
         default="auto", description="How tools are jailed; files: no Bash, the four file tools alone."
     )
     read_only_paths: Annotated[tuple[Text, ...], Field(strict=False)] = Field(
