@@ -43,6 +43,7 @@ def refuse(_params: Any) -> None:
     raise RespondError(-32601, "method not found")
 
 
+@pytest.mark.slow
 @pytest.mark.jail
 @pytest.mark.usefixtures("require_jail")
 async def test_what_is_chosen_is_worked_on(tmp_path: Path, project: Path) -> None:
@@ -87,6 +88,8 @@ async def test_without_an_answer_it_ends_with_a_word(tmp_path: Path, project: Pa
         assert "was not told what to fix in workspace" in shown(client)[-1]
 
 
+@pytest.mark.jail
+@pytest.mark.usefixtures("require_jail")
 async def test_a_client_that_never_answers(tmp_path: Path, project: Path) -> None:
     """The run waits, can be cancelled, and holds up neither another run nor the end of the server."""
     async with session(tmp_path, project, [hang(600)]) as client:
@@ -104,7 +107,8 @@ async def test_a_client_that_never_answers(tmp_path: Path, project: Path) -> Non
         await question(client, 2)
         told = await client.run("frog.fix", {"uri": uri, "issue": "words"})
         assert told["place"] == 0
-        await client.until(lambda: client.progress(f"frog-run-{told['runId']}"))
+        token = f"frog-run-{told['runId']}"
+        await client.until(lambda: [v for v in client.progress(token) if "thinking" in v.get("message", "")])
         assert (await client.state_of(third["runId"]))["state"] == "queued"
         begun = time.monotonic()
         assert await client.request("shutdown") is None
@@ -141,3 +145,28 @@ async def test_notes_reach_the_editor(tmp_path: Path, project: Path) -> None:
         review = text_of((await client.run("frog.review", {"runId": run["runId"]}))["path"])
         assert "does not seem to be English" in review
         assert "Files that are not Python: a.js" in review
+
+
+@pytest.mark.jail
+@pytest.mark.usefixtures("require_jail")
+async def test_what_an_action_names_is_what_the_model_is_told(tmp_path: Path, project: Path) -> None:
+    output = f'Traceback (most recent call last):\n  File "{project}/sum.py", line 2, in add\nValueError: no\n'
+    (project / "out.log").write_text(output)
+    (project / "ISSUE.md").write_text("---\nid: 1\n---\n# add subtracts\n\nSee [it](sum.py).\n")
+    async with session(tmp_path, project, [turn(content="Seen.")] * 2) as client:
+        for name, title, told in (
+            ("out.log", "Fix this failing test with FrogNano", "- sum.py, line 2, in add\\n"),
+            ("ISSUE.md", "Fix the issue in this file with FrogNano", '"# add subtracts\\n\\nSee [it](sum.py)."'),
+        ):
+            document = client.open(project / name)
+            end = {"line": 3 if name == "out.log" else 0, "character": 0}
+            params = {"range": {"start": {"line": 0, "character": 0}, "end": end}, "context": {"diagnostics": []}}
+            (action,) = await client.request(
+                "textDocument/codeAction", {"textDocument": {"uri": document.uri}, **params}
+            )
+            assert action["title"] == title
+            run = await client.run(action["command"]["command"], action["command"]["arguments"][0])
+            assert (await client.until_over(run["runId"]))["state"] == "nothing"
+            log = text_of((await client.run("frog.log", {"runId": run["runId"]}))["path"])
+            assert told in log
+            assert f"{project}/sum.py" not in log
