@@ -25,9 +25,15 @@ class Outcome:
     err: str
 
 
-def jail(workspace: Path, *argv: str, limits: tuple[str, ...] = (), read_only: tuple[str, ...] = ()) -> Outcome:
+def jail(
+    workspace: Path,
+    *argv: str,
+    limits: tuple[str, ...] = (),
+    read_only: tuple[str, ...] = (),
+    python: str | None = None,
+) -> Outcome:
     """Run `argv` as `frog-lsp jail` does, in this process, with descriptors 1 and 2 kept in files."""
-    spec = JailSpec(workspace=str(workspace), limits=parse_limits(limits), read_only_paths=read_only)
+    spec = JailSpec(workspace=str(workspace), limits=parse_limits(limits), read_only_paths=read_only, python=python)
     kept = [os.dup(1), os.dup(2)]
     files = [tempfile.TemporaryFile(), tempfile.TemporaryFile()]  # noqa: SIM115
     try:
