@@ -159,6 +159,13 @@ class Session:
         real = os.path.realpath(path)
         return next((b for b in self.buffers if b.path is not None and os.path.realpath(b.path) == real), None)
 
+    def folder_at(self, path: str) -> Folder | None:
+        """The workspace folder that lies there, as it is spelled or else through links."""
+        if (folder := next((f for f in self.folders if f.path == path), None)) is not None:
+            return folder
+        real = os.path.realpath(path)
+        return next((f for f in self.folders if f.real == real), None)
+
     def place_of(self, uri: str) -> Place:
         """Where a document, or a folder as a whole, lies. Raises RefusedError with the reason against a run."""
         scheme = scheme_of(uri)

@@ -58,12 +58,16 @@ def register(server: FrogServer, application: Application) -> None:
 
         return await examine(session)
 
+    async def apply(params: messages.ApplyParams) -> messages.ApplyResult:
+        # An edit on its way cannot be called back: what becomes of it is found out, whoever still wants to know.
+        return await asyncio.shield(decisions.apply(params["runId"], params.get("files"), params.get("hunks")))
+
     handlers: dict[str, Callable[[Any], Awaitable[Any]]] = {
         "frog.fix": fix,
         "frog.cancel": cancel,
         "frog.runs": list_runs,
         "frog.review": lambda params: proposals.reviews.show(params["runId"]),
-        "frog.apply": lambda params: decisions.apply(params["runId"], params.get("files"), params.get("hunks")),
+        "frog.apply": apply,
         "frog.discard": lambda params: decisions.discard(params["runId"], params.get("files"), params.get("hunks")),
         "frog.log": log,
         "frog.doctor": doctor,

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from lsprotocol import types
 
-from agent.changes.proposals import ProposalStore
-from agent.errors import ProposalError
 from lsp_server.application import Application
 from lsp_server.capabilities import dig
 from lsp_server.protocol import FrogServer
@@ -34,12 +31,8 @@ def register(server: FrogServer, application: Application) -> None:
     async def keep(records: list[RunRecord]) -> None:
         """So that the proposals know after a restart, too."""
         for record in records:
-            proposal = record.proposal
-            if proposal is not None:
-                try:
-                    await asyncio.to_thread(ProposalStore().save, proposal)
-                except ProposalError as error:
-                    session.client.log(f"{error.message} {error.hint}", "error")
+            if record.proposal is not None:
+                await application.proposals.kept.step(record, lambda kept: kept)
 
     server.feature(types.WORKSPACE_WILL_RENAME_FILES)(will_rename)
     server.feature(types.WORKSPACE_DID_RENAME_FILES)(did_rename)

@@ -104,8 +104,10 @@ class KeptProposals:
         await asyncio.to_thread(trajectory.forget_trajectories, older_than_days=days)
 
     def _take(self, proposal: Proposal) -> None:
-        folder = next((f for f in self._session.folders if f.path == proposal.workspace), None)
-        if folder is not None and proposal.run_id not in self._runs.records:
+        if proposal.run_id in self._runs.records:
+            return
+        folder = self._session.folder_at(proposal.workspace)
+        if folder is not None:
             record = RunRecord(
                 proposal.run_id,
                 folder,

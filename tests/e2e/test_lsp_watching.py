@@ -18,7 +18,7 @@ import pytest
 from agent.changes.proposal import Proposal
 from agent.changes.proposals import ProposalStore
 from agent.types import ChangeKind, ChangeSet, ExitReason, FileChange, FileState, JailInfo, ModelInfo
-from tests.e2e.lsp_client import FULL, LspClient, capabilities_of, to_uri
+from tests.e2e.lsp_client import FULL, LspClient, LspError, capabilities_of, to_uri
 from tests.e2e.lsp_session import own_env
 
 BASE = "one\ntwo\nthree\nfour\nfive\n"
@@ -153,6 +153,24 @@ async def test_the_client_watches_what_waits_and_no_more(home: Path, ws: Path, c
         assert len([text for text in said(client) if "changed on disk" in text]) == 1, "our own edits are no news"
 
 
+async def test_an_open_review_shows_the_file_of_now(home: Path, ws: Path) -> None:
+    keep(home, ws, "r1", modified("a.py"))
+    async with connected(home, ws) as client:
+        review = (await client.run("frog.review", {"runId": "r1"}))["path"]
+
+        async def until_it_says(words: str) -> None:
+            await client.until(lambda: words in Path(review).read_text(), 30)
+
+        await until_it_says("applies cleanly")
+        for five, three, words in [("FIVE", "three", "merges with your edits"), ("five", "mine", "CONFLICT")]:
+            (ws / "a.py").write_text(BASE.replace("five", five).replace("three", three))
+            await until_it_says(words)
+        (ws / "a.py").write_text(BASE)
+        await until_it_says("applies cleanly")
+        client.change(client.open(ws / "a.py"), BASE.replace("three", "typed"))
+        await until_it_says("CONFLICT")
+
+
 async def test_a_file_moved_in_a_terminal_is_named_and_not_followed(home: Path, ws: Path) -> None:
     keep(home, ws, "r1", modified("a.py"))
     (ws / "pkg" / "b.py").write_text("another\n")
@@ -215,6 +233,46 @@ async def test_renames_are_followed_over_a_restart(home: Path, ws: Path) -> None
     assert (ws / "package" / "b.py").read_text() == OURS
     assert (ws / "package" / "new.py").read_text() == "new\n"
     assert os.listdir(ws) == ["package"]
+
+
+async def test_a_folder_is_known_through_a_link(home: Path, ws: Path) -> None:
+    keep(home, ws, "r1", modified("a.py"))
+    link = ws.with_name("link")
+    link.symlink_to(ws)
+    async with connected(home, link, capabilities=RENAMES) as client:
+        assert (await client.state_of("r1"))["folder"] == to_uri(link)
+        rename(client, ws / "a.py", ws / "b.py")
+        assert await outcome(client) == {"a.py": ("applied", "")}
+        assert (ws / "b.py").read_text() == OURS
+
+
+async def test_cancelling_does_not_tear_an_edit_apart(home: Path, ws: Path) -> None:
+    keep(home, ws, "r1", modified("a.py"), modified("pkg/b.py"))
+    async with connected(home, ws) as client:
+        is_asked, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slowly(params: Any) -> Any:
+            is_asked.set()
+            await go_on.wait()
+            return client.apply_edit(params)
+
+        client.handlers["workspace/applyEdit"] = slowly
+        request = {"command": "frog.apply", "arguments": [{"runId": "r1"}]}
+        applying = asyncio.create_task(client.request("workspace/executeCommand", request))
+        await asyncio.wait_for(is_asked.wait(), 30)
+        assert await client.run("frog.cancel", {}) == {"cancelled": []}
+        assert await client.run("frog.cancel", {"runId": "r1"}) == {"cancelled": []}
+        client.notify("window/workDoneProgress/cancel", {"token": "frog-run-r1"})
+        client.notify("$/cancelRequest", {"id": client._n_sent - 2})
+        with pytest.raises(LspError) as error:
+            await applying
+        assert error.value.code == -32800
+        go_on.set()
+        await client.until(lambda: (ws / "pkg" / "b.py").read_text() == OURS)
+        store = ProposalStore(home / "state" / "frog-lsp")
+        await client.until(lambda: store.load("r1").state == "applied", 30)
+        assert (await client.state_of("r1"))["state"] == "applied"
+        assert (ws / "a.py").read_text() == OURS
 
 
 async def test_a_rename_back_is_as_if_nothing_had_been(home: Path, ws: Path) -> None:
