@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -40,10 +41,10 @@ ALL = (NAMESPACES, BWRAP, FILES)
 """From the most that is promised to the least; the last one can always be had."""
 
 
-def chosen(name: str) -> tuple[Backend, ...]:
-    """The backends to try in turn for a setting: one, or for `auto` all. Raises UsageError, JailUnavailable."""
+def chosen(name: str, platform: str = sys.platform) -> tuple[Backend, ...]:
+    """The backends to try in turn for a setting: one, or for `auto` all of this system. Raises UsageError."""
     if name == "auto":
-        return ALL
+        return ALL if platform == "linux" else (FILES,)
     found = tuple(backend for backend in ALL if backend.name == name)
     if found:
         return found

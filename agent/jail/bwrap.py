@@ -59,10 +59,13 @@ def plan_bwrap(spec: JailSpec, facts: HostFacts, argv: tuple[str, ...] | None = 
     )
 
 
-def bwrap_argv(plan: Plan, bubblewrap: str, launcher_folder: str, numbers: Mapping[str, int]) -> tuple[str, ...]:
+def bwrap_argv(
+    plan: Plan, bubblewrap: str, python: str, launcher_folder: str, numbers: Mapping[str, int]
+) -> tuple[str, ...]:
     """The command line for a plan. Pure.
 
-    `numbers` has the descriptors of the plan's files by their paths, of the runner, the plan and the status channel.
+    `python` runs the launcher, and is visible in the jail. `numbers` has the descriptors of the plan's files by their
+    paths, of the runner, the plan and the status channel.
     """
     words = [bubblewrap, *(f"--unshare-{kind}" for kind in ("user", "ipc", "pid", "net", "uts", "cgroup"))]
     words += ["--die-with-parent", "--as-pid-1", "--hostname", "jail"]
@@ -74,6 +77,8 @@ def bwrap_argv(plan: Plan, bubblewrap: str, launcher_folder: str, numbers: Mappi
         words += ["--perms", mode, "--size", str(plan.scratch_bytes // share), "--tmpfs", folder]
     for source, target in plan.binds:
         words += ["--ro-bind", source, target]
+    for path in plan.hidden:
+        words += ["--tmpfs", path, "--remount-ro", path]
     for path, target in plan.links:
         words += ["--symlink", target, path]
     for path in (*(path for path, _ in plan.files), RUNNER_PATH):
@@ -90,7 +95,7 @@ def bwrap_argv(plan: Plan, bubblewrap: str, launcher_folder: str, numbers: Mappi
         words += ["--ro-bind", "/dev/null", f"/proc/{name}"]
     for mounted in ("/proc", "/dev", "/"):
         words += ["--remount-ro", mounted]
-    words += ["--", runner_executable(), "-I", "-S", "-c", _BOOT, str(numbers["plan"]), str(numbers["status"])]
+    words += ["--", python, "-I", "-S", "-c", _BOOT, str(numbers["plan"]), str(numbers["status"])]
     return tuple(words)
 
 
@@ -143,7 +148,10 @@ def _prepare(plan: Plan, bubblewrap: Bubblewrap, runner: bytes, outputs: tuple[i
         inherited["stderr"] = os.dup(outputs[1])
     if plan.layers:
         inherited["view"] = os.open(f"{plan.layers}/upper", os.O_RDONLY | os.O_DIRECTORY)
-    return lay_out(plan, contents, lambda numbers: bwrap_argv(plan, bubblewrap.path, folder, numbers), inherited)
+    python = runner_executable()
+    return lay_out(
+        plan, contents, lambda numbers: bwrap_argv(plan, bubblewrap.path, python, folder, numbers), inherited
+    )
 
 
 def _explain(error: LauncherDiedError) -> JailUnavailable:

@@ -27,6 +27,20 @@ class HostState:
     kernel: tuple[int, int] = (6, 6)
 
 
+def explain_platform(platform: str) -> str:
+    """Why commands cannot be jailed on a system (`sys.platform`) at all, "" on Linux. Pure."""
+    if platform == "linux":
+        return ""
+    if platform == "darwin":
+        return (
+            "The jail for macOS (Seatbelt) is written, but nobody has run it yet, so it is not used: "
+            "the four file tools work, and in a virtual machine with Linux Bash does too."
+        )
+    if platform in ("win32", "cygwin"):
+        return "Windows itself has no jail for commands: the four file tools work, and in WSL2 Bash does too."
+    return f"There is no jail for commands on {platform}: the four file tools work."
+
+
 def hint_for(step: str, code: int) -> str:
     """What a user can do about a step that failed here with this errno (0: it failed without one)."""
     return explain(step, code, look_at_host())

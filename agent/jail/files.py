@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import sys
 from collections.abc import Mapping
 
 from agent.errors import JailUnavailable
 from agent.jail.child import reap
+from agent.jail.explain import explain_platform
 from agent.jail.interpreter import runner_executable
 from agent.jail.leftovers import Held, hold_folder
 from agent.jail.spec import JailSpec
@@ -32,7 +34,8 @@ class FilesJail:
     def __init__(self, process: asyncio.subprocess.Process, folder: Held, view: int) -> None:
         self.process = process
         self.info = JailInfo(backend="files", reduced=REDUCED)
-        self.notes: tuple[str, ...] = (f"The jail is reduced: {REDUCED}.",)
+        why = explain_platform(sys.platform)
+        self.notes: tuple[str, ...] = (f"The jail is reduced: {REDUCED}.", *((why,) if why else ()))
         self.limits: list[str] = []
         self._folder = folder
         self._view: int | None = view

@@ -7,6 +7,7 @@ import stat
 import sys
 
 from agent.errors import JailUnavailable
+from agent.jail.explain import explain_platform
 from agent.jail.interpreter import inspect_interpreter, project_interpreter, runner_executable
 from agent.jail.plan import HostFacts, looked_at
 from agent.jail.seccomp import UnsupportedMachineError, build_filter
@@ -16,16 +17,16 @@ from agent.jail.spec import JailSpec
 def gather_host_facts(spec: JailSpec) -> tuple[HostFacts, tuple[str, ...]]:
     """The facts for a checked spec, and notes for the user.
 
-    Raises JailUnavailable where this machine cannot have backend A at all.
+    Raises JailUnavailable where this machine cannot have backends A and B at all.
     """
     if not sys.platform.startswith("linux"):
-        raise JailUnavailable("jail `namespaces` needs Linux", "The four file tools still work; Bash does not.")
+        raise JailUnavailable("this is not Linux", explain_platform(sys.platform))
     machine = os.uname().machine
     try:
         program = build_filter(machine)
     except UnsupportedMachineError as error:
         raise JailUnavailable(
-            f"jail `namespaces` has no table of system calls for {machine}", "The four file tools still work."
+            f"there is no table of system calls for {machine}", "The four file tools still work."
         ) from error
     runner = inspect_interpreter(runner_executable())
     if runner.problem:

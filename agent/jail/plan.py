@@ -45,6 +45,8 @@ _ETC = (
 )
 # Single files of /proc that tell of the whole machine or its keys.
 _MASKED = ("kcore", "keys", "key-users", "kmsg", "kallsyms", "timer_list", "sched_debug", "latency_stats", "slabinfo")
+# Windows' own drivers and libraries, mounted among the system's folders by WSL2.
+_HIDDEN = ("/usr/lib/wsl",)
 # An existing folder to build in, hidden for a moment in our own mounts; nothing that is bound may lie in it.
 _STAGING = ("/mnt", "/media", "/srv", "/tmp", "/sys")  # noqa: S108
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
@@ -101,7 +103,8 @@ class HostFacts:
 class Plan:
     """What the launcher does, in this order. Everything is bound read-only, without devices and setuid.
 
-    `binds` and `over_workspace` are (source, target); the latter come after the overlay. `uid_map` and
+    `binds` and `over_workspace` are (source, target); the latter come after the overlay. `hidden` are folders inside of
+    them that are empty in the jail, `masked` files of /proc. `uid_map` and
     `gid_map` are (inside, outside, count). `run_as` is the (uid, gid) of jailed processes; `capable`
     says that PID 1 has capabilities to drop. `layers` is the folder on
     disk for the layers of the private view (None: memory), `copy` the folder that is bound in the place of the
@@ -124,6 +127,7 @@ class Plan:
     files: tuple[tuple[str, str], ...]
     devices: tuple[str, ...]
     masked: tuple[str, ...]
+    hidden: tuple[str, ...]
     view_bytes: int
     view_inodes: int
     scratch_bytes: int
@@ -173,6 +177,7 @@ def plan_namespaces(spec: JailSpec, facts: HostFacts, argv: tuple[str, ...] | No
         files=_files(environment, run_as),
         devices=_DEVICES,
         masked=_MASKED,
+        hidden=tuple(path for path in _HIDDEN if facts.kinds.get(path) == "folder"),
         view_bytes=limits.view_bytes + (copy.size_bytes if copy else 0),
         view_inodes=limits.view_inodes + (copy.entries if copy else 0),
         scratch_bytes=limits.scratch_bytes,
@@ -286,4 +291,4 @@ def _shell_quoted(text: str) -> str:
 
 def looked_at() -> tuple[str, ...]:
     """The host paths whose kind the plan needs to know."""
-    return (*_SYSTEM, *(f"/etc/{name}" for name in _ETC), *_STAGING, *(f"/proc/{name}" for name in _MASKED))
+    return (*_SYSTEM, *(f"/etc/{name}" for name in _ETC), *_STAGING, *_HIDDEN, *(f"/proc/{name}" for name in _MASKED))

@@ -61,6 +61,8 @@ def build_root(plan: dict[str, Any], runner: bytes) -> int:
     _mount_proc(plan, root)
     for source, target in plan["binds"]:  # after the scratch folders: some may lie in the host's /tmp
         _bind_read_only(source, root + target)
+    for path in plan["hidden"]:
+        mount(b"hidden", root + path, b"tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV, b"mode=755", "hidden folder")
     _write_files(plan, root, runner)
     target = root + workspace
     os.makedirs(target, exist_ok=True)
