@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import functools
 
-from agent.jail.syscalls import AUDIT_ARCH_X86_64, LAST_KNOWN_X86_64, X86_64
+from agent.jail.syscalls import LAST_KNOWN, MACHINES
 
 Instruction = tuple[int, int, int, int]
 """code, jump if true, jump if false, constant."""
@@ -72,33 +72,41 @@ class UnsupportedMachineError(ValueError):
 @functools.cache
 def build_filter(machine: str) -> tuple[Instruction, ...]:
     """The program for `machine` (as `os.uname().machine`). Raises UnsupportedMachineError."""
-    if machine != "x86_64":
+    if machine not in MACHINES:
         raise UnsupportedMachineError(machine)
+    numbers = MACHINES[machine].numbers
     program: list[Instruction] = [
         (_LOAD, 0, 0, _ARCH),
-        (_JUMP_EQUAL, 1, 0, AUDIT_ARCH_X86_64),
+        (_JUMP_EQUAL, 1, 0, MACHINES[machine].audit_arch),
         _error(errno.ENOSYS),  # int 0x80 and other foreign calls
         (_LOAD, 0, 0, _NR),
         (_JUMP_AT_LEAST, 0, 1, _X32_BIT),
         _error(errno.ENOSYS),
-        (_JUMP_AT_LEAST, 0, 1, LAST_KNOWN_X86_64 + 1),
+        (_JUMP_AT_LEAST, 0, 1, LAST_KNOWN + 1),
         _error(errno.ENOSYS),
     ]
-    for name, number in X86_64.items():
+    for name, number in numbers.items():
         if name not in _BY_ARGUMENT:
             program += [(_JUMP_EQUAL, 0, 1, number), _error(errno.ENOSYS if name in _ABSENT else errno.EPERM)]
-    program += _when(
-        "clone", [(_LOAD, 0, 0, _argument(0)), (_JUMP_ANY_BIT, 0, 1, _NAMESPACE_FLAGS), _error(errno.EPERM)]
-    )
-    for name, place_of_mode in (("mknod", 1), ("mknodat", 2)):
-        mode = (_LOAD, 0, 0, _argument(place_of_mode))
-        program += _when(name, [mode, (_JUMP_ANY_BIT, 0, 1, _S_IFCHR), _error(errno.EPERM)])
-    program += _when("ioctl", [(_LOAD, 0, 0, _argument(1)), *_refuse_if_in(_TERMINAL_IOCTLS, errno.EPERM)])
-    program += _when("personality", [(_LOAD, 0, 0, _argument(0)), *_refuse_unless_in(_PERSONALITIES, errno.EPERM)])
-    program += _when("socketpair", [(_LOAD, 0, 0, _argument(0)), *_refuse_unless_in((_AF_UNIX,), errno.EAFNOSUPPORT)])
-    program += _when("socket", _socket_rule())
+    for name, rule in _rules().items():
+        if name in numbers:  # mknod: newer machines have mknodat alone
+            program += _when(numbers[name], rule)
     program.append((_RETURN, 0, 0, _ALLOW))
     return tuple(program)
+
+
+def _rules() -> dict[str, list[Instruction]]:
+    """What is asked of the arguments of a call that is neither allowed nor refused as a whole."""
+    rules = {
+        "clone": [(_LOAD, 0, 0, _argument(0)), (_JUMP_ANY_BIT, 0, 1, _NAMESPACE_FLAGS), _error(errno.EPERM)],
+        "ioctl": [(_LOAD, 0, 0, _argument(1)), *_refuse_if_in(_TERMINAL_IOCTLS, errno.EPERM)],
+        "personality": [(_LOAD, 0, 0, _argument(0)), *_refuse_unless_in(_PERSONALITIES, errno.EPERM)],
+        "socketpair": [(_LOAD, 0, 0, _argument(0)), *_refuse_unless_in((_AF_UNIX,), errno.EAFNOSUPPORT)],
+        "socket": _socket_rule(),
+    }
+    for name, place_of_mode in (("mknod", 1), ("mknodat", 2)):
+        rules[name] = [(_LOAD, 0, 0, _argument(place_of_mode)), (_JUMP_ANY_BIT, 0, 1, _S_IFCHR), _error(errno.EPERM)]
+    return rules
 
 
 def _socket_rule() -> list[Instruction]:
@@ -119,9 +127,9 @@ def _socket_rule() -> list[Instruction]:
     ]
 
 
-def _when(name: str, rule: list[Instruction]) -> list[Instruction]:
+def _when(number: int, rule: list[Instruction]) -> list[Instruction]:
     """`rule` for one call; it falls through where it has nothing against it, with the number loaded again."""
-    return [(_JUMP_EQUAL, 0, len(rule) + 1, X86_64[name]), *rule, (_LOAD, 0, 0, _NR)]
+    return [(_JUMP_EQUAL, 0, len(rule) + 1, number), *rule, (_LOAD, 0, 0, _NR)]
 
 
 def _refuse_if_in(values: tuple[int, ...], error: int) -> list[Instruction]:

@@ -21,7 +21,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from agent.jail.syscalls import X86_64
+from agent.jail.syscalls import MACHINES
 from tests.jail.jailed import NOBODY, REPOSITORY
 
 HERE = Path(__file__).parent
@@ -185,7 +185,7 @@ class World:
             "victim": self.victim.pid,
             "ipc": self.ipc,
             "network": os.readlink("/proc/self/ns/net"),
-            "numbers": X86_64,
+            "numbers": MACHINES[platform.machine()].numbers,
             "machine": platform.machine(),
         }
 

@@ -10,19 +10,23 @@ from pathlib import Path
 
 import pytest
 
+from agent.jail.launcher import kernel
 from agent.jail.seccomp import UnsupportedMachineError, build_filter
-from agent.jail.syscalls import AUDIT_ARCH_X86_64, X86_64
+from agent.jail.syscalls import AARCH64, LAST_KNOWN, MACHINES, X86_64
 
 ALLOW = 0x7FFF0000
 PROGRAM = build_filter("x86_64")
+AUDIT_ARCH_X86_64 = 0xC000003E
 
 
-def verdict(number: int, *arguments: int, arch: int = AUDIT_ARCH_X86_64) -> int:
+def verdict(number: int, *arguments: int, machine: str = "x86_64", arch: int | None = None) -> int:
     """0 where the call is allowed, else the errno it gets."""
+    program = build_filter(machine)
+    arch = MACHINES[machine].audit_arch if arch is None else arch
     words = {0: number, 4: arch} | {16 + 8 * i: a & 0xFFFFFFFF for i, a in enumerate((*arguments, *[0] * 6)[:6])}
     accumulator, at = 0, 0
     while True:
-        code, if_true, if_false, constant = PROGRAM[at]
+        code, if_true, if_false, constant = program[at]
         at += 1
         if code == 0x20:
             accumulator = words[constant]
@@ -125,11 +129,54 @@ def test_other_machines_have_no_filter() -> None:
         build_filter("riscv64")
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="the numbers of another machine")
-def test_the_numbers_are_the_kernels() -> None:
-    header = Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h")
-    if not header.exists():
-        pytest.skip("no kernel headers")
-    known = dict(re.findall(r"#define __NR_(\w+)\s+(\d+)", header.read_text()))
-    wrong = {name: number for name, number in X86_64.items() if name in known and int(known[name]) != number}
+def _numbers_in(*headers: str) -> dict[str, int]:
+    """What the kernel's headers say; where a number depends on the word size, it is the one of 64 bits."""
+    for header in map(Path, headers):
+        if header.exists():
+            found = re.findall(r"^#define __NR(?:3264)?_(\w+)\s+(\d+)$", header.read_text(), re.MULTILINE)
+            return {name: int(number) for name, number in found}
+    pytest.skip(f"no kernel headers: {headers[0]}")
+
+
+KERNEL_HEADERS = {
+    "x86_64": ("/usr/include/x86_64-linux-gnu/asm/unistd_64.h", "/usr/include/asm/unistd_64.h"),
+    "aarch64": ("/usr/include/asm-generic/unistd.h",),
+}
+
+
+@pytest.mark.parametrize("machine", KERNEL_HEADERS)
+def test_the_numbers_are_the_kernels(machine: str) -> None:
+    if machine == "x86_64" and platform.machine() != machine:
+        pytest.skip("the numbers of another machine")
+    known = _numbers_in(*KERNEL_HEADERS[machine])
+    ours = dict(MACHINES[machine].numbers)
+    wrong = {name: number for name, number in ours.items() if known.get(name, number) != number}
     assert not wrong
+    assert len(ours.keys() & known.keys()) > 60, "the header was read"
+    for name, number in kernel._BY_MACHINE[machine].items():
+        assert known[name] == number
+
+
+def test_aarch64_has_every_call_but_those_of_the_past() -> None:
+    """Untested at run time: only the table and the program are."""
+    known = _numbers_in(*KERNEL_HEADERS["aarch64"])
+    missing = X86_64.keys() - AARCH64.keys()
+    assert not missing & known.keys()
+    assert missing == {
+        *("mknod", "uselib", "ustat", "sysfs", "modify_ldt", "_sysctl", "iopl", "ioperm"),
+        *("create_module", "get_kernel_syms", "query_module"),
+    }
+
+
+def test_the_filter_of_aarch64() -> None:
+    for name in ("mount", "ptrace", "bpf", "keyctl", "unshare", "setns", "perf_event_open", "kexec_load"):
+        assert verdict(AARCH64[name], machine="aarch64") == errno.EPERM
+    for name in ("clone3", "io_uring_setup", "userfaultfd", "memfd_create"):
+        assert verdict(AARCH64[name], machine="aarch64") == errno.ENOSYS
+    assert verdict(AARCH64["clone"], 0x10000000 | 17, machine="aarch64") == errno.EPERM
+    assert verdict(AARCH64["clone"], 17, machine="aarch64") == 0
+    assert verdict(AARCH64["socket"], 40, 1, 0, machine="aarch64") == errno.EAFNOSUPPORT
+    assert verdict(AARCH64["mknodat"], 0, 0, stat.S_IFCHR, machine="aarch64") == errno.EPERM
+    assert verdict(63, arch=0xC00000B7) == errno.ENOSYS  # of another machine
+    assert verdict(63, machine="aarch64") == 0  # read
+    assert verdict(LAST_KNOWN + 1, machine="aarch64") == errno.ENOSYS

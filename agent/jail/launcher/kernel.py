@@ -25,7 +25,10 @@ OVERLAYFS_MAGIC, TMPFS_MAGIC = 0x794C7630, 0x01021994
 
 # The same on every architecture since they were added (5.12, 5.13); the others are per machine.
 SYS_MOUNT_SETATTR, SYS_LANDLOCK_CREATE, SYS_LANDLOCK_ADD, SYS_LANDLOCK_RESTRICT = 442, 444, 445, 446
-_BY_MACHINE = {"x86_64": {"pivot_root": 155, "seccomp": 317, "capset": 126}}
+_BY_MACHINE = {
+    "x86_64": {"pivot_root": 155, "seccomp": 317, "capset": 126},
+    "aarch64": {"pivot_root": 41, "seccomp": 277, "capset": 91},
+}
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
