@@ -1,16 +1,14 @@
--- nvim --headless --clean -i NONE -n -l neovim.lua SCENARIO     (env: FROG_LUA, FROG_CMD, FROG_OPTIONS, WS, OUT)
--- Drives the server in a real Neovim; writes what happened to OUT as JSON.
-if vim.env.DEBUG then vim.lsp.set_log_level('debug') end
-local ws, out = vim.env.WS, {}
-local events, asked, messages, picks = {}, {}, {}, {}
+-- nvim --headless -i NONE -n -S neovim.lua        (env: SCENARIO, WS, OUT; the snippet is in the user's own folder)
+-- Drives the server in a real Neovim; writes what happened to OUT as JSON. Scenarios: neovim_scenarios.lua.
+local t = { ws = vim.env.WS, out = {}, picks = {}, asked = {}, messages = {}, events = {}, deprecated = {} }
 
-vim.ui.select = function(items, opts, callback)
+vim.ui.select = function(items, options, callback)
   local titles = {}
   for _, item in ipairs(items) do
-    titles[#titles + 1] = opts.format_item and opts.format_item(item) or tostring(item)
+    titles[#titles + 1] = options.format_item and options.format_item(item) or tostring(item)
   end
-  asked[#asked + 1] = { prompt = opts.prompt, items = titles }
-  local want = table.remove(picks, 1)
+  t.asked[#t.asked + 1] = { prompt = options.prompt, items = titles }
+  local want = table.remove(t.picks, 1)
   for at, title in ipairs(titles) do
     if want and title:find(want, 1, true) then
       return callback(items[at], at)
@@ -19,172 +17,176 @@ vim.ui.select = function(items, opts, callback)
   callback(nil, nil)
 end
 vim.notify = function(text)
-  messages[#messages + 1] = text
+  t.messages[#t.messages + 1] = text
+end
+vim.deprecate = function(name)
+  t.deprecated[#t.deprecated + 1] = name
 end
 vim.api.nvim_create_autocmd('LspProgress', {
   callback = function(event)
     local params = event.data.params
-    events[#events + 1] = { token = params.token, kind = params.value.kind, message = params.value.message }
+    t.events[#t.events + 1] = { token = params.token, kind = params.value.kind, message = params.value.message }
   end,
 })
 
-local function wait(what, is_true, ms)
-  assert(vim.wait(ms or 60000, is_true, 20), 'waited in vain for: ' .. what)
+function t.wait(what, is_true, ms)
+  assert(vim.wait(ms or 40000, is_true, 20), 'waited in vain for: ' .. what)
 end
-local function lines(name)
-  return vim.api.nvim_buf_get_lines(vim.fn.bufnr(ws .. '/' .. name), 0, -1, false)
-end
-local function text(name)
-  local file = io.open(ws .. '/' .. name, 'rb')
-  if not file then
-    return vim.NIL
+
+-- The same while the editor takes what is typed.
+function t.wait_in_loop(what, is_true)
+  local thread, timer, end_ms = coroutine.running(), assert(vim.uv.new_timer()), vim.uv.now() + 40000
+  local function look()
+    if not timer:is_closing() and (is_true() or vim.uv.now() > end_ms) then
+      timer:close()
+      coroutine.resume(thread)
+    end
   end
-  local all = file:read('*a')
-  file:close()
-  return all
+  timer:start(20, 20, vim.schedule_wrap(look))
+  coroutine.yield()
+  t.wait(what, is_true, 0)
 end
-local function last(kind)
-  for i = #events, 1, -1 do
-    if events[i].kind == kind then
-      return events[i]
+
+function t.wait_for_message(pattern)
+  t.wait('message ' .. pattern, function()
+    return (t.messages[#t.messages] or ''):find(pattern)
+  end)
+  return t.messages[#t.messages]
+end
+
+function t.path(name)
+  return t.ws .. '/' .. name
+end
+
+function t.buffer(name)
+  return vim.fn.bufnr('^' .. t.path(name) .. '$')
+end
+
+function t.text(name)
+  return table.concat(vim.api.nvim_buf_get_lines(t.buffer(name), 0, -1, false), '\n') .. '\n'
+end
+
+function t.go_to(name)
+  vim.cmd.buffer(t.buffer(name))
+end
+
+function t.set(name, first, last, lines)
+  vim.api.nvim_buf_set_lines(t.buffer(name), first, last, false, lines)
+end
+
+function t.wait_for_text(name, part)
+  t.wait(part, function()
+    return t.buffer(name) > 0 and t.text(name):find(part, 1, true)
+  end)
+end
+
+-- Every file of the workspace with its bytes.
+function t.disk()
+  local found = {}
+  for name, kind in vim.fs.dir(t.ws, { depth = 9 }) do
+    if kind == 'file' and not name:match('^%.git/') then
+      local file = assert(io.open(t.path(name), 'rb'))
+      found[name] = file:read('*a')
+      file:close()
+    end
+  end
+  return found
+end
+
+function t.assert_untouched()
+  assert(vim.deep_equal(t.disk(), t.before), 'the workspace changed: ' .. vim.inspect(t.disk()))
+end
+
+function t.client()
+  return vim.lsp.get_clients({ name = 'frog' })[1]
+end
+
+function t.start(name)
+  vim.cmd.edit(t.path(name or 'sum.py'))
+  t.wait('the server', function()
+    return t.client() and t.client().initialized and vim.api.nvim_buf_get_commands(0, {}).LspFrogFix
+  end)
+  t.before = t.before or t.disk()
+end
+
+function t.last(kind)
+  for i = #t.events, 1, -1 do
+    if t.events[i].kind == kind then
+      return t.events[i].message
     end
   end
 end
 
-local function start()
-  local config = dofile(vim.env.FROG_LUA)
-  config.cmd = vim.json.decode(vim.env.FROG_CMD)
-  config.init_options = vim.json.decode(vim.env.FROG_OPTIONS)
-  config.root_markers = { '.git' }
-  vim.fn.mkdir(ws .. '/.git', 'p')
-  -- The first `edit` of a headless Neovim loads its buffer twice, which detaches a client that came in between.
-  vim.cmd.edit(ws .. '/sum.py')
-  vim.lsp.config('frog', config)
-  vim.lsp.enable('frog')
-  vim.bo.filetype = 'python'
-  wait('the server', function()
-    local client = vim.lsp.get_clients({ name = 'frog' })[1]
-    return client and client.initialized and vim.lsp.buf_is_attached(0, client.id)
-  end)
-  local client = vim.lsp.get_clients({ name = 'frog' })[1]
-  out.encoding = client.offset_encoding
-  wait('the commands', function()
-    return vim.api.nvim_buf_get_commands(0, {}).LspFrogFix
-  end)
-  return client
+function t.n_ended()
+  return #vim.tbl_filter(function(event)
+    return event.kind == 'end'
+  end, t.events)
 end
 
-local scenarios = {}
-
-function scenarios.flow()
-  start()
-  local spot = { lnum = 1, col = 4, end_lnum = 1, end_col = 16, message = 'add subtracts', source = 'check' }
-  vim.diagnostic.set(vim.api.nvim_create_namespace('check'), 0, { spot })
-  vim.api.nvim_win_set_cursor(0, { 2, 6 })
-  picks = { 'Fix with FrogNano: add subtracts', 'Apply' }
-  -- Neovim itself sends a server nothing but the diagnostics of that server.
-  vim.lsp.buf.code_action({ context = { diagnostics = vim.lsp.diagnostic.from(vim.diagnostic.get(0)) } })
-  wait('the text', function()
-    return lines('sum.py')[2] == '    return a + b'
+function t.wait_for_step(part)
+  t.wait('step ' .. part, function()
+    return (t.last('report') or ''):find(part, 1, true)
   end)
-  wait('the message', function()
-    return vim.api.nvim_exec2('messages', { output = true }).output:find('FrogNano: applied')
-  end)
-  out.after = lines('sum.py')
-  out.disk = text('sum.py')
-  out.new_disk = text('pkg/new.py')
-  vim.cmd('silent wall')
-  out.disk_after_write = text('sum.py')
-  out.new_after_write = text('pkg/new.py')
-  vim.cmd.buffer(vim.fn.bufnr(ws .. '/sum.py'))
-  vim.cmd('silent undo')
-  out.undone = lines('sum.py')
 end
 
-function scenarios.commands()
-  start()
-  vim.cmd('LspFrogFix add is wrong')
-  wait('the end', function()
-    return last('end')
+-- A run from words to its proposal, which touches nothing.
+function t.propose(words)
+  local n = t.n_ended()
+  vim.cmd('LspFrogFix ' .. (words or 'add is wrong'))
+  t.wait('the end', function()
+    return t.n_ended() > n
   end)
-  wait('a proposal', function()
-    return last('end').message:find('proposal')
+  assert(t.last('end'):find('^a proposal'), t.last('end'))
+  t.wait_until_kept()
+  t.assert_untouched()
+end
+
+function t.rows()
+  local answer = assert(t.client():request_sync('workspace/executeCommand', {
+    command = 'frog.runs',
+    arguments = { vim.empty_dict() },
+  }, 10000))
+  return answer.result
+end
+
+function t.wait_until_kept()
+  t.wait('the proposal', function()
+    return t.rows()[#t.rows()].state == 'proposed'
   end)
+end
+
+function t.apply(arguments, pattern)
+  t.messages = {}
+  vim.cmd('LspFrogApply ' .. (arguments or ''))
+  return t.wait_for_message(pattern or '^FrogNano')
+end
+
+-- The review as a person sees it.
+function t.review()
   vim.cmd('LspFrogReview')
-  wait('the hunks', function()
-    return #vim.fn.getqflist() > 0
+  t.wait('the review', function()
+    return vim.api.nvim_buf_get_name(0):find('%.diff$') and #vim.fn.getqflist() > 0
   end)
-  wait('the diff', function()
-    return vim.api.nvim_buf_get_name(0):find('%.diff$')
-  end)
-  out.diff = vim.api.nvim_buf_get_lines(0, 0, -1, false)
-  out.hunks = vim.tbl_map(function(item)
+  return table.concat(vim.api.nvim_buf_get_lines(0, 0, -1, false), '\n')
+end
+
+function t.quickfix()
+  return vim.tbl_map(function(item)
     return { vim.fn.fnamemodify(vim.api.nvim_buf_get_name(item.bufnr), ':t'), item.lnum, item.text }
   end, vim.fn.getqflist())
-  vim.cmd.buffer(vim.fn.bufnr(ws .. '/sum.py'))
-  vim.cmd('LspFrogApply sum.py')
-  wait('the text', function()
-    return lines('sum.py')[2] == '    return a + b'
-  end)
-  wait('the message', function()
-    return #messages > 0
-  end)
-  vim.cmd('LspFrogDiscard')
-  wait('discarded', function()
-    return messages[#messages] == 'discarded'
-  end)
 end
 
-function scenarios.stale()
-  start()
-  vim.cmd('LspFrogFix add is wrong')
-  wait('the end', function()
-    return last('end')
-  end)
-  local handler = vim.lsp.handlers['workspace/applyEdit']
-  local n = 0
-  vim.lsp.handlers['workspace/applyEdit'] = function(err, params, context)
-    n = n + 1
-    if n == 1 then -- typed in the moment in which the edit arrives
-      vim.api.nvim_buf_set_lines(vim.fn.bufnr(ws .. '/sum.py'), 0, 0, false, { '# typed' })
-    end
-    return handler(err, params, context)
-  end
-  vim.cmd('LspFrogApply sum.py')
-  wait('the message', function()
-    return #messages > 0
-  end)
-  out.after = lines('sum.py')
-  out.n_edits = n
-end
+local scenarios = assert(loadfile(vim.fs.dirname(debug.getinfo(1, 'S').source:sub(2)) .. '/neovim_scenarios.lua'))(t)
 
-function scenarios.cancel()
-  start()
-  vim.cmd('LspFrogFix add is wrong')
-  wait('a step', function()
-    local report = last('report')
-    return report and report.message:find('Bash')
-  end)
-  local begun = vim.uv.hrtime()
-  vim.cmd('LspFrogCancel')
-  wait('the end', function()
-    return last('end')
-  end)
-  out.cancel_ms = (vim.uv.hrtime() - begun) / 1e6
-  out.last = last('end').message
+local function go()
+  local ok, err = xpcall(scenarios[vim.env.SCENARIO], debug.traceback)
+  local out = t.out
+  out.error = not ok and err or nil
+  out.asked, out.messages, out.events, out.deprecated = t.asked, t.messages, t.events, t.deprecated
+  out.echoed = vim.api.nvim_exec2('messages', { output = true }).output
+  local file = assert(io.open(vim.env.OUT, 'w'))
+  file:write(vim.json.encode(out))
+  file:close()
+  vim.cmd('qa!')
 end
-
-local ok, err = xpcall(scenarios[_G.arg[1]], debug.traceback)
-out.error = not ok and err or nil
-out.asked, out.messages, out.events = asked, messages, events
-out.vim_messages = vim.api.nvim_exec2('messages', { output = true }).output
-local file = assert(io.open(vim.env.OUT, 'w'))
-file:write(vim.json.encode(out))
-file:close()
-for _, client in ipairs(vim.lsp.get_clients()) do
-  client:stop()
-end
-vim.wait(5000, function()
-  return #vim.lsp.get_clients() == 0
-end, 20)
-os.exit(0)
+vim.api.nvim_create_autocmd('VimEnter', { callback = vim.schedule_wrap(coroutine.wrap(go)) })

@@ -5,23 +5,33 @@ ALE says that it applies no edits, applies them, never answers, and tells the se
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.conftest import Seal
-from tests.e2e.real_editors import EDIT, FIXED, ROOT, SLEEP, SOURCE, drive, require_editor, write_workspace
+from tests.e2e.real_editors import (
+    EDIT,
+    FIXED,
+    ROOT,
+    SLEEP,
+    SOURCE,
+    bash,
+    drive,
+    edit,
+    print_snippet,
+    require_editor,
+    scripted,
+    write,
+    write_workspace,
+)
 from tests.editors.install import VIM
 
-NEW = {"name": "Write", "arguments": {"file_path": "pkg/new.py", "content": "x = 1\n"}}
-DELETE = {"name": "Bash", "arguments": {"command": "rm gone.py"}}
+NEW = write("pkg/new.py", "x = 1\n")
+DELETE = bash("rm gone.py")
 TYPED = "# typed é 🐸\n"
-EDIT_TYPED = {
-    "name": "Edit",
-    "arguments": {"file_path": "sum.py", "old_string": TYPED + SOURCE, "new_string": TYPED + FIXED},
-}
+EDIT_TYPED = edit(TYPED + SOURCE, TYPED + FIXED)
 
 pytestmark = [pytest.mark.editor, pytest.mark.jail, pytest.mark.usefixtures("require_jail")]
 
@@ -35,11 +45,10 @@ def run_vim(tmp_path: Path, sealed: Seal, scenario: str, *calls: Any) -> dict[st
     """Run a scenario of vim_ale.vim; what it wrote. Nothing on disk may change: no scenario saves."""
     workspace = write_workspace(tmp_path)
     snippet = tmp_path / "snippet.vim"
-    frog = [ROOT / ".venv/bin/frog-lsp", "setup", "vim"]
-    snippet.write_bytes(subprocess.run(frog, capture_output=True, check=True, timeout=60).stdout)
+    snippet.write_bytes(print_snippet("vim"))
     sealed(workspace)
-    command = ["vim", "-N", "-u", f"{ROOT}/tests/e2e/vim_ale.vim", "-i", "NONE", "-e", "-s"]
-    found = drive(tmp_path, command, calls, SCENARIO=scenario, SNIPPET=str(snippet))
+    command = [VIM.command(), "-N", "-u", f"{ROOT}/tests/e2e/vim_ale.vim", "-i", "NONE", "-e", "-s"]
+    found = drive(tmp_path, command, scripted(tmp_path, calls), SCENARIO=scenario, SNIPPET=str(snippet))
     assert found["disk"] == SOURCE
     return found
 
