@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -89,3 +90,27 @@ async def test_one_worker_for_all_runs(tmp_path: Path, project: Path) -> None:
         client.notify("exit")
         assert await client.process.wait() == 0
         await until(lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in children), 10)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("how", ["shutdown", "kill", "terminate", "eof"])
+async def test_the_worker_goes_with_the_server_in_the_middle_of_a_turn(tmp_path: Path, project: Path, how: str) -> None:
+    async with session(tmp_path, project, options={"model": {}}) as client:
+        run_id = await start(client, project)
+        await client.until(lambda: is_thinking(client, run_id), 120)
+        children = psutil.Process(client.process.pid).children(recursive=True)
+        assert workers(client)
+        begun = time.monotonic()
+        if how == "shutdown":
+            await client.request("shutdown")
+            assert time.monotonic() - begun < 0.5
+            client.notify("exit")
+        elif how == "eof":
+            assert client.process.stdin is not None
+            client.process.stdin.close()
+        else:
+            client.process.send_signal(signal.SIGKILL if how == "kill" else signal.SIGTERM)
+        await asyncio.wait_for(client.process.wait(), 10)
+        await until(lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in children), 10)
+        print(f"{how}: nothing was left after {time.monotonic() - begun:.3f} s")
+        assert time.monotonic() - begun < 2.0
