@@ -15,6 +15,7 @@ from lsp_server.issue import (
     from_diagnostics,
     from_place,
     is_markdown,
+    with_place,
 )
 from lsp_server.messages import BadParamsError, FixParams, FixResult
 from lsp_server.positions import split_lines
@@ -32,8 +33,11 @@ def start_fix(session: Session, runs: RunManager, params: FixParams) -> FixResul
 
     Where nothing says what is wrong, the run is queued while the person is asked.
     """
-    session.remember_spelling(params["uri"])
-    place = session.place_of(params["uri"])
+    uri = params.get("uri")
+    if uri is None:
+        uri = _only_folder(session, params)
+    session.remember_spelling(uri)
+    place = session.place_of(uri)
     _refuse(session, place)
     run_id = new_run_id()
     idle_unload_s = session.settings_for(place.folder).model.idle_unload_s
@@ -56,6 +60,17 @@ def start_fix(session: Session, runs: RunManager, params: FixParams) -> FixResul
     record, n_ahead = runs.start(_spec(session, place, run_id, ""), place.folder, idle_unload_s, ask)
     record.title = f"What to fix in {shown(place.relative) or place.folder.name}"
     return {"runId": record.run_id, "place": n_ahead}
+
+
+def _only_folder(session: Session, params: FixParams) -> str:
+    if params.get("issue") is None:
+        raise BadParamsError("uri is missing")
+    if not session.folders:
+        raise RefusedError("no folder is open: open the project's folder in the editor")
+    if len(session.folders) > 1:
+        names = ", ".join(folder.name for folder in session.folders)
+        raise BadParamsError(f"uri is missing: several folders are open ({names})")
+    return session.folders[0].uri
 
 
 def _refuse(session: Session, place: Place) -> None:
@@ -87,9 +102,11 @@ def issue_text(session: Session, place: Place, params: FixParams) -> str | None:
     words, diagnostics, span = params.get("issue"), params.get("diagnostics") or [], params.get("range")
     if not place.relative:
         return None if words is None else bounded(words)
-    if words is not None and not diagnostics:
+    if words is not None and not diagnostics and (span is None or not words.strip()):
         return bounded(words)
     source = _source(session, place)
+    if words is not None and not diagnostics:
+        return with_place(source, bounded(words, MAX_WORDS_BYTES), span)
     if diagnostics:
         told = bounded(words or "", MAX_WORDS_BYTES)
         room = MAX_ISSUE_BYTES - size_of(told) - 2

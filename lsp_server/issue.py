@@ -215,6 +215,15 @@ def from_place(source: Source, span: Any) -> str:
     return _with_quote(source, head, (first, last), n_around=0)
 
 
+def with_place(source: Source, words: str, span: Any) -> str:
+    """A person's words, and under them the lines where the cursor or the selection is."""
+    first, last = lines_of(source.lines, span)
+    lines = f"lines {first + 1} to {last + 1}" if last > first else f"line {first + 1}"
+    is_selected = bool(selected_text(source.lines, span, source.encoding).strip())
+    where = f"{'Selected' if is_selected else 'The cursor is'} in {source.relative}, {lines}:"
+    return _with_quote(source, f"{words}\n\n{where}", (first, last))
+
+
 def _with_quote(source: Source, head: str, span: Span, n_around: int = 3) -> str:
     left = MAX_ISSUE_BYTES - size_of(head) - 2
     return f"{head}\n\n{quote(source.relative, source.lines, [span], left, n_around)}"

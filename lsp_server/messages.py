@@ -39,9 +39,12 @@ class Range(TypedDict):
 
 
 class FixParams(TypedDict):
-    """`frog.fix`: what is to be fixed and where. Diagnostics are those of LSP, of any server."""
+    """`frog.fix`: what is to be fixed and where. Diagnostics are those of LSP, of any server.
 
-    uri: str
+    `uri` names a document or a folder; words alone are about the one open folder.
+    """
+
+    uri: NotRequired[str | None]
     range: NotRequired[Range | None]
     diagnostics: NotRequired[list[dict[str, Any]] | None]
     issue: NotRequired[str | None]

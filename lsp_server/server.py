@@ -26,10 +26,12 @@ PARSE_ERROR = -32700
 
 def main() -> int:
     """Serve one client on stdin and stdout until it says `exit` or is gone; the exit code."""
-    in_fd, out_fd = take_stdio()
-    code = asyncio.run(_serve(in_fd, out_fd))
-    # Everything is closed; threads that wait for a dead client must not keep the process.
-    os._exit(code)
+    return asyncio.run(_serve_and_leave(*take_stdio()))
+
+
+async def _serve_and_leave(in_fd: int, out_fd: int) -> int:
+    # Everything is closed; threads that load something or wait for a dead client must not keep the process.
+    os._exit(await _serve(in_fd, out_fd))
 
 
 def build_server(transport: Transport, initialize_params: Any) -> tuple[FrogServer, Application]:

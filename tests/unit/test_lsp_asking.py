@@ -9,7 +9,8 @@ import pytest
 
 from lsp_server import asking
 from lsp_server.fixing import start_fix
-from lsp_server.messages import FixParams
+from lsp_server.messages import BadParamsError, FixParams
+from lsp_server.session import RefusedError
 from tests.e2e.lsp_client import to_uri
 from tests.unit.test_lsp_runs import Runs, Wire
 
@@ -67,4 +68,27 @@ async def test_trust_that_is_lost_meanwhile_ends_the_run(tmp_path: Path) -> None
     await record.task
     assert record.state == "cancelled"
     assert runs.handles == {}
-    assert wire.sent[-2][1]["message"] == "the workspace is not trusted"
+    assert "the workspace is not trusted" in [params.get("message") for _, params in wire.sent]
+
+
+async def test_words_alone_are_about_the_one_folder(tmp_path: Path) -> None:
+    runs = Runs(tmp_path)
+    started = start_fix(runs.session, runs.manager, {"issue": "the sum is wrong"})
+    record = runs.manager.records[started["runId"]]
+    assert record.folder.path == str(tmp_path)
+    assert record.spec is not None
+    assert record.spec.issue.text == "the sum is wrong"
+    runs.manager.cancel()
+
+
+async def test_words_alone_do_not_say_which_of_several_folders(tmp_path: Path) -> None:
+    runs = Runs(tmp_path)
+    with pytest.raises(BadParamsError, match="uri is missing"):
+        start_fix(runs.session, runs.manager, {})
+    (tmp_path / "b").mkdir()
+    runs.session.change_folders([{"uri": to_uri(tmp_path / "b"), "name": "b"}], [])
+    with pytest.raises(BadParamsError, match=r"several folders are open \(.*, b\)"):
+        start_fix(runs.session, runs.manager, {"issue": "the sum is wrong"})
+    runs.session.set_folders([])
+    with pytest.raises(RefusedError, match="no folder is open"):
+        start_fix(runs.session, runs.manager, {"issue": "the sum is wrong"})

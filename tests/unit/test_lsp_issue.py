@@ -224,3 +224,15 @@ def test_very_long_words_are_cut_in_the_middle(session: Session) -> None:
     assert text.startswith("sentence 0 ")
     assert text.endswith("sentence 4999 é.")
     assert f"bytes of {len(words.strip().encode()):,} are left out here …]" in text
+
+
+def test_words_come_with_the_lines_of_the_cursor_or_the_selection(session: Session) -> None:
+    assert issue(session, issue="it fails") == "it fails"
+    told = issue(session, issue="it fails", range=span(5))
+    assert told is not None
+    assert told.startswith("it fails\n\nThe cursor is in a.py, line 6:\n\na.py\n")
+    assert "6.         text = f.raed()" in told
+    told = issue(session, issue="it fails", range=span(4, 7))
+    assert told is not None
+    assert told.startswith("it fails\n\nSelected in a.py, lines 5 to 7:\n\na.py\n")
+    assert issue(session, issue=" ", range=span(5)) == ""
