@@ -51,8 +51,8 @@ def project(workspace: Path) -> Path:
 @pytest.mark.parametrize(
     "command",
     [
-        "python -m pytest -q -p no:cacheprovider",
-        pytest.param("python -m pytest -q -n 2", marks=pytest.mark.slow),
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 python -m pytest -q -p no:cacheprovider",
+        pytest.param("PYTEST_DISABLE_PLUGIN_AUTOLOAD=1 python -m pytest -q -p xdist -n 2", marks=pytest.mark.slow),
         "ruff check calc.py && ruff format --diff calc.py",
         "mypy --strict calc.py",
     ],
