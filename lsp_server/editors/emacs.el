@@ -40,10 +40,13 @@ Without one it is the last run that has a proposal.")
     (with-current-buffer buffer
       (when (bound-and-true-p eglot--managed-mode) (eglot--signal-textDocument/didChange)))))
 
-;; Before an edit, so that Eglot refuses one that knows nothing of what was typed just now; and after it, since
-;; frog-lsp looks whether the edit is really there.
-(advice-add 'eglot--apply-workspace-edit :before #'frog--tell)
-(advice-add 'eglot--apply-workspace-edit :after #'frog--tell)
+(defun frog--apply-edit (apply-it &rest edit)
+  "Call APPLY-IT with EDIT; the server is told of all changes before and after."
+  (frog--tell) ; else Eglot takes an edit that knows nothing of what was typed just now
+  (unwind-protect (apply apply-it edit)
+    (frog--tell))) ; frog-lsp looks whether the edit is really there
+
+(advice-add 'eglot--apply-workspace-edit :around #'frog--apply-edit)
 
 (defun frog--run (command &optional argument)
   "Run COMMAND of frog-lsp with ARGUMENT and return its result."

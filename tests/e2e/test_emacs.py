@@ -77,9 +77,7 @@ def test_the_snippet_compiles_without_a_warning(tmp_path: Path, emacs: Editor) -
     assert (tmp_path / "frog.elc").exists(), done.stderr
 
 
-def test_unsaved_text_is_what_the_run_sees_and_undo_takes_the_edit_back(
-    tmp_path: Path, sealed: Seal, emacs: Editor
-) -> None:
+def test_unsaved_text_is_seen_and_undo_takes_the_edit_back(tmp_path: Path, sealed: Seal, emacs: Editor) -> None:
     found = run_emacs(tmp_path, sealed, emacs, "flow", EDIT_TYPED)
     assert found["fixing"]
     assert "+    return a + b" in found["review"]
