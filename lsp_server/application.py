@@ -32,6 +32,7 @@ class Application:
         """Called when the client may be asked things."""
         self.on_files_changed: list[Callable[[RunRecord, frozenset[str]], None]] = []
         """Told of a run, and of its files (by their names in the snapshot) that changed in the editor or on disk."""
+        self.on_folders_added: list[Callable[[], None]] = []
         self.on_stop: list[Callable[[], None]] = []
         self.is_shut_down = False
 

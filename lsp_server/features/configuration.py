@@ -87,4 +87,6 @@ def register(server: FrogServer, application: Application) -> None:
         application.spawn(look())
 
     server.feature(types.INITIALIZED)(initialized)
+    if session.capabilities.configuration:  # a folder that comes may have settings of its own
+        application.on_folders_added.append(lambda: application.spawn(ask()))
     server.feature(types.WORKSPACE_DID_CHANGE_CONFIGURATION)(did_change)

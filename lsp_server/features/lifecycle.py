@@ -29,10 +29,14 @@ def register(server: FrogServer, application: Application) -> None:
 
     def change_folders(params: Any) -> None:
         session = application.session
+        before = {folder.path for folder in session.folders}
         for folder in session.change_folders(dig(params, "event", "added"), dig(params, "event", "removed")):
             if n_cancelled := len(application.runs.leave(folder)):
                 runs = "its run is" if n_cancelled == 1 else f"its {n_cancelled} runs are"
                 session.client.show(f"The folder {folder.name} was removed: {runs} cancelled.", "warning")
+        if any(folder.path not in before for folder in session.folders):
+            for listener in application.on_folders_added:
+                listener()
 
     def set_trace(_params: Any) -> None:
         """Nothing of ours is traced: messages hold the user's text."""

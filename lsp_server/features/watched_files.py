@@ -89,7 +89,10 @@ class Watching:
 
     def refresh(self) -> None:
         """Something is another way with the runs: watch what is of interest now."""
-        wanted = {file.path: file for file in self._files()[:MAX_FILES]}
+        files = self._files()
+        if len(files) > MAX_FILES:
+            logger.info("of %d files the first %d are watched", len(files), MAX_FILES)
+        wanted = {file.path: file for file in files[:MAX_FILES]}
         if wanted.keys() != self._wanted.keys() and not self._is_closed:
             self._wanted = wanted
             self._application.spawn(self._follow())
@@ -129,7 +132,10 @@ class Watching:
 
     def take(self, path: str, is_folder: bool) -> None:
         """A file, or what is below a folder, may have changed on disk."""
-        self._on_disk.update(p for p in self._wanted if p == path or (is_folder and is_at_or_below(p, path)))
+        if path in self._wanted:
+            self._on_disk.add(path)
+        elif is_folder:
+            self._on_disk.update(p for p in self._wanted if is_at_or_below(p, path))
         self._wait()
 
     def take_buffer(self, buffer: Buffer) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.conftest import Seal
 from tests.e2e.lsp_client import LspClient, LspError, to_uri
-from tests.e2e.lsp_session import session
+from tests.e2e.lsp_session import own_env, session
 from tests.openai_server import hang, turn
 
 pytestmark = [pytest.mark.jail, pytest.mark.usefixtures("require_jail")]
@@ -82,3 +82,22 @@ async def test_folders_come_and_go_with_their_runs(tmp_path: Path, folders: list
 
 def is_thinking(client: LspClient, run_id: str) -> bool:
     return any("thinking" in value["message"] for value in client.progress(f"frog-run-{run_id}"))
+
+
+async def test_a_folder_that_comes_is_asked_for_its_settings(tmp_path: Path, folders: list[Path]) -> None:
+    repo, twin, _ = folders
+    client = LspClient(env=own_env(tmp_path / "home"))
+    client.handlers["workspace/configuration"] = lambda params: [None] * len(params["items"])
+    async with client.started():
+        await client.initialize(repo, capabilities={"workspace": {"configuration": True}})
+
+        def scopes() -> list[list[str]]:
+            asked = [params for method, params in client.requests if method == "workspace/configuration"]
+            return [[item["scopeUri"] for item in params["items"] if "scopeUri" in item] for params in asked]
+
+        await client.until(scopes, 30)
+        change_folders(client, added=[twin])
+        await client.until(lambda: scopes() == [[to_uri(repo)], [to_uri(repo), to_uri(twin)]], 30)
+        change_folders(client, removed=[twin])
+        await client.run("frog.runs")
+        assert len(scopes()) == 2
