@@ -187,7 +187,7 @@ class _Copying:
                 return
             copy = os.open(name, _WRITE, 0o600, dir_fd=to_fd)
             try:
-                self._copy_content(original, copy, info.st_size)
+                self._copy_content(original, copy, info)
                 self.finish(copy, info)
                 self._remember(path, os.fstat(copy))
             finally:
@@ -195,7 +195,8 @@ class _Copying:
         finally:
             os.close(original)
 
-    def _copy_content(self, original: int, copy: int, size_bytes: int) -> None:
+    def _copy_content(self, original: int, copy: int, info: os.stat_result) -> None:
+        size_bytes = info.st_size
         if not size_bytes:
             return
         if self.can_clone:
@@ -204,6 +205,9 @@ class _Copying:
                 return
             except OSError:
                 self.can_clone = False  # asked once: the same file systems answer the same
+        if info.st_blocks * 512 >= size_bytes:
+            _copy_range(original, copy, 0, size_bytes)
+            return
         for begin, end in _extents(original, size_bytes):
             _copy_range(original, copy, begin, end)
         os.ftruncate(copy, size_bytes)
