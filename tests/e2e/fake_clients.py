@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from tests.e2e.lsp_client import (
     CLIENTS,
@@ -49,8 +49,8 @@ class FakeEditor(LspClient):
 
     capabilities_name: ClassVar[str]
     """The file in `tests/clients`."""
-    asks: ClassVar[bool] = True
-    """Whether a question of the server reaches a person, who says yes."""
+    questions: ClassVar[Literal["answered", "refused", "ignored"]] = "answered"
+    """What becomes of a question of the server: a person says yes, it is an error, or it is never answered."""
 
     def __init__(self, env: dict[str, str]) -> None:
         super().__init__(env=env)
@@ -296,7 +296,7 @@ class Helix(FakeEditor):
     """Asks no questions, does what comes before a failure, empties a file that it is to create, makes no folder."""
 
     capabilities_name = "helix"
-    asks = False
+    questions = "refused"
 
     def answer_question(self, params: Any) -> Any:
         raise RespondError(-32601, "Method not found")
@@ -374,7 +374,7 @@ class Ale(FakeEditor):
     """Says that it applies no edits; answers no request at all."""
 
     capabilities_name = "ale"
-    asks = False
+    questions = "ignored"
 
     def answer_question(self, params: Any) -> Any:
         return NEVER

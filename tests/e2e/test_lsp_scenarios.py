@@ -95,12 +95,14 @@ class Play:
             await editor.until(lambda: said("FrogNano "))
             return []
         await editor.until(lambda: n_questions() > n_asked)
-        if editor.asks:  # and the answer is yes
+        if editor.questions == "answered":
             first = (await editor.until(lambda: said("FrogNano: ")))[0]
             n_messages = 2 if "waiting for your answer" in first else 1
             await editor.until(lambda: len(said("FrogNano: ")) >= n_messages)
             messages = said("FrogNano: ")
         else:
+            if editor.questions == "refused":
+                await editor.until(lambda: said("FrogNano proposes "))
             self.before_apply()
             result = await editor.give("frog.apply", {"runId": run["runId"]})
             messages = [result["message"]]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
 
+JAIL = re.compile(r"(?<=jail: )\w+")
 RUN_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{6}")
 ASIDE = frozenset(
     {
@@ -55,6 +56,10 @@ class Transcript:
         if message["method"] in ASIDE:
             self._aside |= _names_aside(message)
             return
+        if message["method"] == "window/logMessage" and not message["params"]["message"].startswith("FrogNano"):
+            return  # files seen to change: when that is noticed is up to the machine
+        if "Jail backend" in str(message.get("params")):
+            return  # which one can be had is up to the machine
         words = _WORDS.get(message["method"], _plain)(message.get("params"))
         entry = Entry(f"{message['method']} {words}".rstrip(), is_request="id" in message)
         self.entries.append(entry)
@@ -79,7 +84,7 @@ class Transcript:
         text = unquote("\n".join(lines)) + "\n"
         for path, name in self.places:
             text = text.replace(f"file://{path}", name).replace(path, name)
-        return RUN_ID.sub("RUN", text)
+        return JAIL.sub("JAIL", RUN_ID.sub("RUN", text))
 
 
 def _names_aside(message: dict[str, Any]) -> set[str]:
