@@ -114,3 +114,24 @@ async def test_the_worker_goes_with_the_server_in_the_middle_of_a_turn(tmp_path:
         await until(lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in children), 10)
         print(f"{how}: nothing was left after {time.monotonic() - begun:.3f} s")
         assert time.monotonic() - begun < 2.0
+
+
+@pytest.mark.timeout(300)
+async def test_folders_wait_for_the_one_model(tmp_path: Path, project: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(project, other)
+    async with session(tmp_path, project, options={"model": {}}) as client:
+        event = {"added": [{"uri": to_uri(other), "name": "other"}], "removed": []}
+        client.notify("workspace/didChangeWorkspaceFolders", {"event": event})
+        first = await start(client, project)
+        answer = await client.run("frog.fix", {"uri": to_uri(other / "README.md"), "issue": "x"})
+        assert answer["place"] == 1
+        row = await client.state_of(answer["runId"])
+        assert (row["state"], row["place"], row["folder"]) == ("queued", 1, to_uri(other))
+        await client.until(lambda: is_thinking(client, first), 120)
+        assert [value["message"] for value in client.progress(f"frog-run-{answer['runId']}")] == ["queued, place 1"]
+        await client.run("frog.cancel", {"runId": first})
+        await client.until(lambda: is_thinking(client, answer["runId"]), 120)
+        assert len(workers(client)) == 1
+        assert await client.run("frog.cancel", {}) == {"cancelled": [answer["runId"]]}
+        assert (await client.until_over(answer["runId"]))["state"] == "cancelled"
