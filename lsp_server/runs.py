@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from agent.changes.changeset import printable
-from agent.changes.merge import Conflict
 from agent.changes.proposal import Proposal
 from agent.types import ChangeKind, ExitReason, RunEvent, RunResult, RunSpec, ToolStarted
 from lsp_server.messages import RunRow, RunState
@@ -80,8 +79,6 @@ class RunRecord:
     exit_reason: str | None = None
     proposal: Proposal | None = None
     result: RunResult | None = None
-    conflicts: dict[str, tuple[Conflict, ...]] = field(default_factory=dict)
-    """By path, of the last attempt to apply."""
     trajectory: str | None = None
     idle_unload_s: float = 600.0
     handle: RunHandle | None = None

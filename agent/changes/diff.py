@@ -12,6 +12,7 @@ import dataclasses
 import posixpath
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 from agent.changes.changeset import shown
 from agent.changes.gitformat import binary_patch, blob_id, is_text, quote_path
@@ -61,15 +62,20 @@ def hunks(changeset: ChangeSet) -> list[Hunk]:
     return [hunk for section in sections(changeset) for hunk in section.hunks]
 
 
-def sections(changeset: ChangeSet) -> list[Section]:
-    """The parts of the patch, hunks numbered from 1 over all of them."""
+@lru_cache(maxsize=8)
+def sections(changeset: ChangeSet) -> tuple[Section, ...]:
+    """The parts of the patch, hunks numbered from 1 over all of them.
+
+    The last few are kept: each question about hunks asks here, and the differences take seconds to find in a large
+    proposal.
+    """
     made: list[Section] = []
     number = 1
     for change in changeset.changes:
         for section in _sections_of(change, number):
             made.append(section)
             number += len(section.hunks)
-    return made
+    return tuple(made)
 
 
 def select(
@@ -88,8 +94,10 @@ def select(
             raise UsageError(
                 f"This proposal does not change {shown(missing[0])}.", "Name a file that the review lists."
             )
-    all_sections = sections(changeset)
-    n_hunks = sum(len(section.hunks) for section in all_sections)
+    own: dict[str, list[Hunk]] = {}
+    for section in sections(changeset):
+        own.setdefault(section.change.path, []).extend(section.hunks)
+    n_hunks = sum(map(len, own.values()))
     if hunks is not None and (outside := sorted(n for n in set(hunks) if not 1 <= n <= n_hunks)):
         raise UsageError(f"There is no hunk {outside[0]}.", f"The diff has {n_hunks} hunks, numbered from 1.")
     taken: list[FileChange] = []
@@ -99,10 +107,10 @@ def select(
         if hunks is None:
             taken.append(change)
             continue
-        own = [hunk for section in all_sections if section.change is change for hunk in section.hunks]
-        chosen = [hunk for hunk in own if hunk.number in hunks]
+        all_of_it = own.get(change.path, [])
+        chosen = [hunk for hunk in all_of_it if hunk.number in hunks]
         if chosen:
-            taken.append(change if len(chosen) == len(own) else _part(change, chosen))
+            taken.append(change if len(chosen) == len(all_of_it) else _part(change, chosen))
     return dataclasses.replace(changeset, changes=tuple(taken))
 
 

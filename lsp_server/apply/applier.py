@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from agent.changes.merge import Conflict
 from agent.types import ChangeKind, FileChange
 from lsp_server.apply.delivery import Delivery, Letter
 from lsp_server.apply.documents import DocumentWriter
@@ -28,11 +27,6 @@ class Applier:
         self._past = past or Past()
         self._means = means_of(session)
         self._outcomes = Outcomes()
-
-    @property
-    def conflicts(self) -> dict[str, tuple[Conflict, ...]]:
-        """By path, the stretches that both sides changed."""
-        return self._outcomes.conflicts
 
     def plan(self, change: FileChange) -> Plan:
         """What would be done for a change now; nothing is."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent.changes.changeset import printable
-from agent.changes.merge import Conflict
 from agent.types import FileChange
 from lsp_server.apply.plan import Settled
 from lsp_server.messages import AppliedFile, FileOutcome
@@ -16,8 +15,6 @@ class Outcomes:
 
     def __init__(self) -> None:
         self._rows: dict[str, AppliedFile] = {}
-        self.conflicts: dict[str, tuple[Conflict, ...]] = {}
-        """By path of the proposal, the stretches that both sides changed."""
 
     def settle(self, change: FileChange, outcome: FileOutcome, detail: str = "") -> None:
         """Note what became of a file."""
@@ -26,8 +23,6 @@ class Outcomes:
     def take(self, change: FileChange, settled: Settled) -> None:
         """Note a plan that says that there is nothing to send."""
         self.settle(change, settled.outcome, settled.detail)
-        if settled.conflicts:
-            self.conflicts[change.path] = settled.conflicts
 
     def rows(self, changes: Sequence[FileChange]) -> list[AppliedFile]:
         """The outcomes of these changes, in their order."""

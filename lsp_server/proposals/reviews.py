@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from agent.changes.diff import sections
+from agent.changes.diff import hunks, sections
 from agent.changes.proposal import Proposal
 from agent.errors import UsageError
 from agent.types import FileChange
@@ -37,14 +37,12 @@ class Reviews:
         self._writing = asyncio.Lock()
         self._texts: dict[str, str] = {}
         """By run, the review as it was last rendered."""
-        self._owners: dict[str, dict[int, FileChange]] = {}
-        """By run, the file of each hunk: it takes a moment to compute."""
         self.shows_virtual = False
         """Whether the client has taken us as the provider of `frog-review:` documents."""
 
     async def show(self, run_id: str) -> ReviewResult:
         """Write the review of now and show it. Raises RefusedError."""
-        record, _ = await self._kept.with_proposal(run_id)
+        record, proposal = await self._kept.with_proposal(run_id)
         async with self._writing:
             await self._render(record)
             path = self._write(record)
@@ -57,7 +55,7 @@ class Reviews:
         if not shown:
             self._session.client.show(f"The review of “{record.title}” is in {path}")
         self._tell(run_id)
-        return {"uri": uri, "path": path, "shown": shown, "nHunks": len(self._owners[run_id])}
+        return {"uri": uri, "path": path, "shown": shown, "nHunks": len(hunks(proposal.changes))}
 
     async def text(self, run_id: str) -> str:
         """The review for a virtual document, rendered now. Raises RefusedError for an unknown run."""
@@ -83,7 +81,6 @@ class Reviews:
             if _is_gone(record):
                 forget_review(run_id)
                 self._texts.pop(run_id, None)
-                self._owners.pop(run_id, None)
             elif await self._render(record) == before and is_written:
                 return
             elif is_written:
@@ -101,7 +98,7 @@ class Reviews:
             raise RefusedError(f"nothing is to be applied: the run is {record.state}")
         settled = {*proposal.applied_hunks, *proposal.discarded_hunks}
         files = {*proposal.applied_files, *proposal.discarded_files}
-        owners = await self._owners_of(proposal)
+        owners = await asyncio.to_thread(_owners, proposal)
         return {n: change for n, change in owners.items() if n not in settled and change.path not in files}
 
     async def shown_text(self, run_id: str) -> str:
@@ -120,14 +117,7 @@ class Reviews:
         foresee = prepare(proposal, folder, means_of(self._session), past_of(record))
         text = await asyncio.to_thread(lambda: render(proposal, foresee()))
         self._texts[record.run_id] = text
-        await self._owners_of(proposal)
         return text
-
-    async def _owners_of(self, proposal: Proposal) -> dict[int, FileChange]:
-        if proposal.run_id not in self._owners:
-            found = await asyncio.to_thread(sections, proposal.changes)
-            self._owners[proposal.run_id] = {hunk.number: section.change for section in found for hunk in section.hunks}
-        return self._owners[proposal.run_id]
 
     def _write(self, record: RunRecord) -> str:
         if _is_gone(record):
@@ -155,3 +145,8 @@ class Reviews:
 
 def _is_gone(record: RunRecord) -> bool:
     return record.proposal is None or record.state == "discarded"
+
+
+def _owners(proposal: Proposal) -> dict[int, FileChange]:
+    """The change that each hunk is of."""
+    return {hunk.number: section.change for section in sections(proposal.changes) for hunk in section.hunks}
