@@ -183,7 +183,7 @@ def _about_conflicts(outlooks: Outlooks) -> Iterator[str]:
     for path, outlook in outlooks.items():
         if outlook.conflicts:
             yield ""
-            yield f"CONFLICT in {shown(path)}: as it is, nothing of this file is applied"
+            yield f"CONFLICT in {shown(path)}: nothing of this file is applied, but for hunks elsewhere in it by number"
         for conflict in outlook.conflicts:
             yield indented(conflict_block(conflict).rstrip("\n"))
 

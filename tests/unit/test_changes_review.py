@@ -133,7 +133,7 @@ def test_a_conflict_is_shown_as_three_sides() -> None:
     text = render(proposal(), {"a.txt": outlook})
     assert "CONFLICT: the same lines" in text
     assert (
-        "# CONFLICT in a.txt: as it is, nothing of this file is applied\n"
+        "# CONFLICT in a.txt: nothing of this file is applied, but for hunks elsewhere in it by number\n"
         "#   <<<<<<< yours, the file now, line 2\n#   B\n#   ||||||| base, when the run began, line 3\n#   b\n"
         "#   =======\n#   bb\n#   >>>>>>> proposal, line 3\n"
     ) in text

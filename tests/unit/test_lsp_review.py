@@ -181,7 +181,7 @@ async def test_a_conflict_is_a_block_of_three_sides_and_applies_nothing(folder: 
     editor.change(document, "first\n" + LONG.replace("line 3\n", "mine\n"))
     text = await editor.review()
     assert (
-        "# CONFLICT in long.txt: as it is, nothing of this file is applied\n"
+        "# CONFLICT in long.txt: nothing of this file is applied, but for hunks elsewhere in it by number\n"
         "#   <<<<<<< yours, the file now, line 5\n#   mine\n"
         "#   ||||||| base, when the run began, line 4\n#   line 3\n"
         "#   =======\n#   LINE 3\n#   >>>>>>> proposal, line 4\n"
