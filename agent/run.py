@@ -146,9 +146,8 @@ class Run:
         for note in session.notes:
             self._note(note)
         changes = assemble(collected.deltas, collected.notes)
-        changes = flag(
-            changes, jail_spec.workspace, ignore_rules(jail_spec.workspace), installed_modules(jail_spec.workspace)
-        )
+        workspace = jail_spec.workspace
+        changes = flag(changes, workspace, ignore_rules(workspace), installed_modules(workspace), spec.issue.text)
         for note in (*changes.notes, *file_notes([*self._touched, *(change.path for change in changes.changes)])):
             self._note(note)
         await self._check_after(jail_spec, changes)

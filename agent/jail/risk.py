@@ -16,6 +16,7 @@ from agent.changes.gitformat import is_text
 from agent.changes.lines import line_edits, split_lines
 from agent.jail.risk_content import content_flags, skips_tests
 from agent.jail.risk_paths import WELL_KNOWN_MODULES, matching_rules
+from agent.jail.risk_scope import scope_flags
 from agent.types import ChangeKind, ChangeSet, FileChange, FileState, Flag
 
 MASS_DELETION_FILES = 10
@@ -36,15 +37,22 @@ _TEST_CASE = re.compile(
 
 
 def flag(
-    changeset: ChangeSet, workspace: str, is_ignored: Callable[[str], bool], installed: Collection[str] = ()
+    changeset: ChangeSet,
+    workspace: str,
+    is_ignored: Callable[[str], bool],
+    installed: Collection[str] = (),
+    issue: str = "",
 ) -> ChangeSet:
     """The same changes, each with the flags that apply. Nothing is read and nothing is left out.
 
     `workspace` is the absolute path of the real one (a link that leaves it is never applied), `is_ignored` tells
-    what git ignores, `installed` names the top-level modules of the project's environment where they are known.
+    what git ignores, `installed` names the top-level modules of the project's environment where they are known,
+    `issue` is the text of the issue that was to be fixed.
     """
     n_deleted = sum(change.kind is ChangeKind.DELETED for change in changeset.changes)
     shadowed = sys.stdlib_module_names | WELL_KNOWN_MODULES | set(installed)
+    ignored = {change.path for change in changeset.changes if is_ignored(change.path)}
+    by_scope = scope_flags(changeset, issue, ignored)
     changes = []
     for change in changeset.changes:
         flags = [
@@ -52,8 +60,9 @@ def flag(
             *_state_flags(change, workspace),
             *_python_flags(change, shadowed),
             *_kind_flags(change, n_deleted),
-            *_ignored_flags(change, is_ignored),
+            *_ignored_flags(change, ignored),
             *_text_flags(change),
+            *by_scope[change.path],
         ]
         unique: dict[str, Flag] = {}
         for known in [*change.flags, *flags]:
@@ -157,8 +166,8 @@ def _kind_flags(change: FileChange, n_deleted: int) -> Iterator[Flag]:
         yield Flag(code="base-unknown", level="note", why=why)
 
 
-def _ignored_flags(change: FileChange, is_ignored: Callable[[str], bool]) -> Iterator[Flag]:
-    if is_ignored(change.path):
+def _ignored_flags(change: FileChange, ignored: Collection[str]) -> Iterator[Flag]:
+    if change.path in ignored:
         why = "git ignores it, so no later review sees it; it is applied only where it is named"
         yield Flag(code="ignored", level="note", why=why)
 
