@@ -13,7 +13,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast lint format editors bench build clean
+.PHONY: help setup demo test test-fast lint format editors bubblewrap bench build clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,10 +48,13 @@ format: setup ## rewrite the code in the project's style
 editors: | $(UV) ## install the real editors that the tests drive, in build/editors
 	@$(BOOT)/bin/python tests/editors/install.py build/editors --uv $(UV)
 
+bubblewrap: | $(UV) ## install bubblewrap, for the tests of the jail's second backend (as root)
+	@$(BOOT)/bin/python tests/jail/install.py
+
 test-fast: setup ## the inner loop: no editors, no long runs (under 3 minutes)
 	@$(PYTEST) -q -m "not slow and not editor"
 
-test: lint editors ## everything: linters, unit, property, jail, model, end-to-end and editor tests
+test: lint editors bubblewrap ## everything: linters, unit, property, jail, model, end-to-end and editor tests
 	@$(PYTEST) -q
 
 bench: setup ## one table of ratios against named baselines; writes build/bench.json
