@@ -22,6 +22,7 @@ from lsp_server.session import RefusedError
 logger = logging.getLogger(__name__)
 
 CONFIGURED_WAIT_S = 2.0
+ABOUT_A_RUN = frozenset({"frog.review", "frog.apply", "frog.discard", "frog.log"})
 
 
 def register(server: FrogServer, application: Application) -> None:
@@ -73,13 +74,23 @@ def register(server: FrogServer, application: Application) -> None:
         "frog.doctor": doctor,
     }
 
+    async def arguments_of(name: str, arguments: Any) -> Any:
+        # Helix cannot give arguments: there a command means the last proposal.
+        if arguments or name not in ABOUT_A_RUN:
+            return arguments
+        found = [record.run_id for record in await kept.records() if record.proposal is not None]
+        if not found:
+            raise RefusedError("there is no proposal")
+        return [{"runId": found[-1]}]
+
     async def execute(params: Any) -> Any:
         name = dig(params, "command")
         handler = handlers.get(name) if isinstance(name, str) else None
         if handler is None:
             raise invalid_params(f"no such command: {name!r}")
         try:
-            checked = messages.parse(cast("type[Any]", messages.COMMANDS[name]), params.get("arguments"))
+            arguments = await arguments_of(name, params.get("arguments"))
+            checked = messages.parse(cast("type[Any]", messages.COMMANDS[name]), arguments)
             return await handler(checked)
         except (messages.BadParamsError, RefusedError) as error:
             raise invalid_params(f"{name}: {error}") from None
