@@ -20,7 +20,8 @@ import pytest
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
-from tests.e2e.fake_clients import FAKES, FakeEditor, Preview, ShownDiff, ToldAle, UntickedPreview
+from tests.e2e.fake_clients import FAKES, Preview, ShownDiff, ToldAle, UntickedPreview
+from tests.e2e.fake_editor import FakeEditor
 from tests.e2e.lsp_client import to_uri
 from tests.e2e.lsp_session import own_env
 from tests.e2e.test_fix_scenarios import SCENARIOS, tree

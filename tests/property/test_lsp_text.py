@@ -14,7 +14,7 @@ from lsp_server.buffers import BufferStore
 from lsp_server.edits import text_edits
 from lsp_server.positions import ENCODINGS, Encoding, locate, n_units, replace_range, split_lines
 from lsp_server.texts import Codec
-from tests.e2e.fake_clients import NeovimLines, change_between
+from tests.e2e.editor_text import NeovimLines, change_between
 from tests.e2e.lsp_client import edited
 
 PIECES = ["a", "b", "x y", "é", "e\u0301", "𝄞", "\t", "\x0c", "\u2028", "\x85", "\n", "\r\n", "\r", "\ufeff", "line\n"]
