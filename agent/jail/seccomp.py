@@ -14,7 +14,7 @@ from agent.jail.syscalls import LAST_KNOWN, MACHINES
 Instruction = tuple[int, int, int, int]
 """code, jump if true, jump if false, constant."""
 
-_LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+LOAD, MASK, JUMP_EQUAL, JUMP_AT_LEAST, JUMP_ANY_BIT, RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
 _ALLOW = 0x7FFF0000
 _X32_BIT = 0x40000000
 _NR, _ARCH = 0, 4
@@ -70,82 +70,90 @@ class UnsupportedMachineError(ValueError):
 
 
 @functools.cache
-def build_filter(machine: str) -> tuple[Instruction, ...]:
-    """The program for `machine` (as `os.uname().machine`). Raises UnsupportedMachineError."""
+def build_filter(machine: str, before: tuple[Instruction, ...] = ()) -> tuple[Instruction, ...]:
+    """The program for `machine` (as `os.uname().machine`). Raises UnsupportedMachineError.
+
+    `before` are rules, each made by `when`, that come before all others.
+    """
     if machine not in MACHINES:
         raise UnsupportedMachineError(machine)
     numbers = MACHINES[machine].numbers
     program: list[Instruction] = [
-        (_LOAD, 0, 0, _ARCH),
-        (_JUMP_EQUAL, 1, 0, MACHINES[machine].audit_arch),
-        _error(errno.ENOSYS),  # int 0x80 and other foreign calls
-        (_LOAD, 0, 0, _NR),
-        (_JUMP_AT_LEAST, 0, 1, _X32_BIT),
-        _error(errno.ENOSYS),
-        (_JUMP_AT_LEAST, 0, 1, LAST_KNOWN + 1),
-        _error(errno.ENOSYS),
+        (LOAD, 0, 0, _ARCH),
+        (JUMP_EQUAL, 1, 0, MACHINES[machine].audit_arch),
+        error(errno.ENOSYS),  # int 0x80 and other foreign calls
+        (LOAD, 0, 0, _NR),
+        (JUMP_AT_LEAST, 0, 1, _X32_BIT),
+        error(errno.ENOSYS),
+        (JUMP_AT_LEAST, 0, 1, LAST_KNOWN + 1),
+        error(errno.ENOSYS),
+        *before,
     ]
     for name, number in numbers.items():
         if name not in _BY_ARGUMENT:
-            program += [(_JUMP_EQUAL, 0, 1, number), _error(errno.ENOSYS if name in _ABSENT else errno.EPERM)]
+            program += [(JUMP_EQUAL, 0, 1, number), error(errno.ENOSYS if name in _ABSENT else errno.EPERM)]
     for name, rule in _rules().items():
         if name in numbers:  # mknod: newer machines have mknodat alone
-            program += _when(numbers[name], rule)
-    program.append((_RETURN, 0, 0, _ALLOW))
+            program += when(numbers[name], rule)
+    program.append((RETURN, 0, 0, _ALLOW))
     return tuple(program)
 
 
 def _rules() -> dict[str, list[Instruction]]:
     """What is asked of the arguments of a call that is neither allowed nor refused as a whole."""
     rules = {
-        "clone": [(_LOAD, 0, 0, _argument(0)), (_JUMP_ANY_BIT, 0, 1, _NAMESPACE_FLAGS), _error(errno.EPERM)],
-        "ioctl": [(_LOAD, 0, 0, _argument(1)), *_refuse_if_in(_TERMINAL_IOCTLS, errno.EPERM)],
-        "personality": [(_LOAD, 0, 0, _argument(0)), *_refuse_unless_in(_PERSONALITIES, errno.EPERM)],
-        "socketpair": [(_LOAD, 0, 0, _argument(0)), *_refuse_unless_in((_AF_UNIX,), errno.EAFNOSUPPORT)],
+        "clone": [(LOAD, 0, 0, argument(0)), (JUMP_ANY_BIT, 0, 1, _NAMESPACE_FLAGS), error(errno.EPERM)],
+        "ioctl": [(LOAD, 0, 0, argument(1)), *refuse_if_in(_TERMINAL_IOCTLS, errno.EPERM)],
+        "personality": [(LOAD, 0, 0, argument(0)), *refuse_unless_in(_PERSONALITIES, errno.EPERM)],
+        "socketpair": [(LOAD, 0, 0, argument(0)), *refuse_unless_in((_AF_UNIX,), errno.EAFNOSUPPORT)],
         "socket": _socket_rule(),
     }
     for name, place_of_mode in (("mknod", 1), ("mknodat", 2)):
-        rules[name] = [(_LOAD, 0, 0, _argument(place_of_mode)), (_JUMP_ANY_BIT, 0, 1, _S_IFCHR), _error(errno.EPERM)]
+        rules[name] = [(LOAD, 0, 0, argument(place_of_mode)), (JUMP_ANY_BIT, 0, 1, _S_IFCHR), error(errno.EPERM)]
     return rules
 
 
 def _socket_rule() -> list[Instruction]:
-    families = _refuse_unless_in((_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK), errno.EAFNOSUPPORT)
-    protocol = (_LOAD, 0, 0, _argument(2))
-    family = (_LOAD, 0, 0, _argument(0))
-    netlink = [protocol, *_refuse_unless_in((_NETLINK_ROUTE,), errno.EPROTONOSUPPORT)]
-    internet = [protocol, *_refuse_unless_in(_IP_PROTOCOLS, errno.EPROTONOSUPPORT)]
+    families = refuse_unless_in((_AF_UNIX, _AF_INET, _AF_INET6, _AF_NETLINK), errno.EAFNOSUPPORT)
+    protocol = (LOAD, 0, 0, argument(2))
+    family = (LOAD, 0, 0, argument(0))
+    netlink = [protocol, *refuse_unless_in((_NETLINK_ROUTE,), errno.EPROTONOSUPPORT)]
+    internet = [protocol, *refuse_unless_in(_IP_PROTOCOLS, errno.EPROTONOSUPPORT)]
     return [
         family,
         *families,
-        (_JUMP_EQUAL, 0, len(netlink), _AF_NETLINK),
+        (JUMP_EQUAL, 0, len(netlink), _AF_NETLINK),
         *netlink,
         family,  # the netlink rule may have loaded the protocol
-        (_JUMP_EQUAL, 1, 0, _AF_INET),
-        (_JUMP_EQUAL, 0, len(internet), _AF_INET6),
+        (JUMP_EQUAL, 1, 0, _AF_INET),
+        (JUMP_EQUAL, 0, len(internet), _AF_INET6),
         *internet,
     ]
 
 
-def _when(number: int, rule: list[Instruction]) -> list[Instruction]:
+def when(number: int, rule: list[Instruction]) -> list[Instruction]:
     """`rule` for one call; it falls through where it has nothing against it, with the number loaded again."""
-    return [(_JUMP_EQUAL, 0, len(rule) + 1, number), *rule, (_LOAD, 0, 0, _NR)]
+    return [(JUMP_EQUAL, 0, len(rule) + 1, number), *rule, (LOAD, 0, 0, _NR)]
 
 
-def _refuse_if_in(values: tuple[int, ...], error: int) -> list[Instruction]:
+def refuse_if_in(values: tuple[int, ...], number: int) -> list[Instruction]:
+    """Give errno `number` where what was loaded is one of `values`."""
     n = len(values)
-    checks = [(_JUMP_EQUAL, n - 1 - i, 0, value) for i, value in enumerate(values[:-1])]
-    return [*checks, (_JUMP_EQUAL, 0, 1, values[-1]), _error(error)]
+    checks = [(JUMP_EQUAL, n - 1 - i, 0, value) for i, value in enumerate(values[:-1])]
+    return [*checks, (JUMP_EQUAL, 0, 1, values[-1]), error(number)]
 
 
-def _refuse_unless_in(values: tuple[int, ...], error: int) -> list[Instruction]:
+def refuse_unless_in(values: tuple[int, ...], number: int) -> list[Instruction]:
+    """Give errno `number` where what was loaded is none of `values`."""
     n = len(values)
-    return [*((_JUMP_EQUAL, n - i, 0, value) for i, value in enumerate(values)), _error(error)]
+    return [*((JUMP_EQUAL, n - i, 0, value) for i, value in enumerate(values)), error(number)]
 
 
-def _argument(index: int) -> int:
+def argument(index: int) -> int:
+    """The place of the low 32 bits of an argument."""
     return 16 + 8 * index
 
 
-def _error(number: int) -> Instruction:
-    return (_RETURN, 0, 0, 0x00050000 | number)
+def error(number: int) -> Instruction:
+    """Do not make the call: its result is this errno (0: it seems to have worked)."""
+    return (RETURN, 0, 0, 0x00050000 | number)
