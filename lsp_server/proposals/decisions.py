@@ -67,14 +67,16 @@ class Decisions:
         record = self._kept.record(run_id)
         if record.state not in OVER:
             raise RefusedError("the run is not over: cancel it first")
+        is_whole = files is None and hunks is None
+        if not is_whole:
+            await self._kept.with_proposal(run_id)
         if record.lock.locked():
             raise RefusedError("the proposal is being applied")
         async with record.lock:
-            if files is None and hunks is None:
+            if is_whole or record.proposal is None:
                 await self._kept.forget(record)
             else:
-                _, proposal = await self._kept.with_proposal(run_id)
-                named = _named(proposal, files)
+                named = _named(record.proposal, files)
                 try:
                     await self._kept.step(record, lambda kept: kept.with_discarded(named, hunks))
                 except UsageError as error:
@@ -117,6 +119,10 @@ class Decisions:
         if answer != "Do it":
             return
         async with record.lock:
+            left = record.proposal.chosen().changes if record.proposal is not None else ()
+            if any(change not in left for change in changes):
+                self._session.client.show(f"Not done: {words}. It was discarded meanwhile.")
+                return
             result = await self._conclude(record, changes, await applier.apply_structure(changes))
         self._spawn(self._reviews.refresh(record.run_id))
         self._session.client.show(result["message"])
@@ -133,7 +139,7 @@ class Decisions:
         assert proposal is not None
         by_outcome = {row["path"]: row["outcome"] for row in outcomes}
         in_place = [change for change in chosen if by_outcome.get(printable(change.path)) in _IN_PLACE]
-        whole = [change.path for change in in_place if any(change is c for c in proposal.changes.changes)]
+        whole = [change.path for change in in_place if change in proposal.changes.changes]
         own = proposal.hunk_numbers()
         asked = {number for change in in_place for number in own.get(change.path, ())}
         numbers = (asked if hunks is None else asked & set(hunks)) - set(proposal.discarded_hunks)

@@ -56,9 +56,12 @@ class KeptProposals:
         record = self.record(run_id)
         if record.proposal is not None and record.state in _APPLICABLE:
             try:
-                self._take_state(record, await asyncio.to_thread(self._store.load, run_id))
+                kept = await asyncio.to_thread(self._store.load, run_id)
             except ProposalError as error:
                 logger.info("run %s is in memory alone: %s", run_id, error.message)
+            else:
+                if not record.lock.locked():  # else it is just being changed, from what was read before
+                    self._take_state(record, kept)
         if record.proposal is None or record.state not in _APPLICABLE:
             raise RefusedError(f"the run has no proposal: it is {record.state}")
         return record, record.proposal

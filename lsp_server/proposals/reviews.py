@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -73,6 +74,8 @@ class Reviews:
             record = self._kept.record(run_id)
         except RefusedError:
             return
+        with contextlib.suppress(RefusedError):  # discarded: the review goes
+            await self._kept.with_proposal(run_id)
         async with self._writing:
             is_written = review_path(run_id).exists()
             before = self._texts.get(run_id)

@@ -273,6 +273,42 @@ async def test_what_the_command_line_did_meanwhile_counts(folder: Path) -> None:
     await editor.settle()
 
 
+@pytest.mark.parametrize("is_discarded", [False, True])
+async def test_a_delete_is_asked_for_and_not_done_where_it_was_discarded(folder: Path, is_discarded: bool) -> None:
+    editor = Reviewer(folder)
+    (folder / "old").write_text("old\n")
+    await editor.keep(modified("long.txt", LONG, SHOUTED), deleted("old", "old\n"))
+    answered = asyncio.Event()
+
+    async def answer(text: str, answers: list[str]) -> str:
+        assert text == "FrogNano also wants to delete old."
+        await answered.wait()
+        return answers[0]
+
+    editor.session.client.ask = answer  # type: ignore[method-assign]
+    result = await editor.proposals.decisions.apply(RUN)
+    assert [row["outcome"] for row in result["files"]] == ["applied", "asked"]
+    if is_discarded:
+        assert (await editor.proposals.decisions.discard(RUN, files=["old"]))["state"] == "applied"
+    answered.set()
+    await editor.settle()
+    assert (folder / "old").exists() == is_discarded
+    assert ProposalStore().load(RUN).state == "applied"
+
+
+async def test_what_is_on_disk_never_changes_a_proposal_that_is_being_applied(folder: Path) -> None:
+    editor = Reviewer(folder)
+    await editor.keep(modified("long.txt", LONG, SHOUTED), created("e.txt", ""))
+    reviewed: list[asyncio.Task[str]] = []
+    editor.before_answer = lambda: reviewed.append(asyncio.create_task(editor.review()))
+    result = await editor.proposals.decisions.apply(RUN)
+    assert (result["state"], result["applied"]) == ("applied", True)
+    assert len(await asyncio.gather(*reviewed)) == 2
+    kept = ProposalStore().load(RUN)
+    assert (kept.applied_files, kept.applied_hunks) == (("e.txt", "long.txt"), (1, 2))
+    await editor.settle()
+
+
 async def test_discarding_the_last_part_ends_it(folder: Path) -> None:
     editor = Reviewer(folder)
     record = await editor.keep(modified("long.txt", LONG, SHOUTED))
