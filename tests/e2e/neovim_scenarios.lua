@@ -28,6 +28,18 @@ function scenarios.flow()
   out.undone = t.text('sum.py')
 end
 
+-- The answer Review: the same review as by the command.
+function scenarios.question()
+  t.start()
+  t.picks = { 'Review' }
+  vim.cmd('LspFrogFix add is wrong')
+  t.wait('the hunks', function()
+    return vim.api.nvim_buf_get_name(0):find('%.diff$') and #vim.fn.getqflist() > 0
+  end)
+  out.quickfix = t.quickfix()
+  t.assert_untouched()
+end
+
 -- The bundled model and project: from words to tests that pass.
 function scenarios.model()
   t.start(vim.env.FILE)
@@ -229,6 +241,8 @@ function scenarios.queue()
   t.wait('the list', function()
     return #t.asked == 1
   end)
+  assert(t.review():find('proposes: first'), 'the review of the chosen run')
+  t.go_to('sum.py')
   out.message = t.apply(nil, '^FrogNano: applied')
   out.after = t.text('sum.py')
   out.rows = t.rows()

@@ -78,6 +78,11 @@ def test_from_a_diagnostic_to_the_saved_file_and_back(tmp_path: Path) -> None:
     assert all(isinstance(event["token"], str) for event in found["events"])
 
 
+def test_the_answer_review_shows_the_review_and_its_hunks(tmp_path: Path) -> None:
+    found = play(tmp_path, "question", EDIT, ask=True)
+    assert found["quickfix"] == [["sum.py", 2, "hunk 1: -    return a - b"]]
+
+
 @pytest.mark.model
 @pytest.mark.slow
 @pytest.mark.usefixtures("require_model")

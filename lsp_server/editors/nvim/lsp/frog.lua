@@ -104,6 +104,18 @@ local function show_lenses(bufnr)
   end
 end
 
+-- What can be done with the open review of a run: its hunks in the quickfix list, and what stands beside them.
+local function show_parts(bufnr, row)
+  local items = quickfix_items(vim.api.nvim_buf_get_name(bufnr), vim.uri_to_fname(row.folder))
+  vim.fn.setqflist({}, ' ', { title = 'FrogNano: ' .. row.title, items = items })
+  if #items > 0 then
+    local window = vim.api.nvim_get_current_win()
+    vim.cmd('botright copen ' .. math.min(#items, 8))
+    vim.api.nvim_set_current_win(window)
+  end
+  show_lenses(bufnr)
+end
+
 local function review(client, row)
   run(client, 'frog.review', { runId = row.runId }, function(result)
     if not result.shown then
@@ -111,14 +123,7 @@ local function review(client, row)
     end
     local bufnr = vim.fn.bufnr(vim.fn.fnameescape(result.path))
     vim.cmd.checktime(bufnr)
-    local items = quickfix_items(result.path, vim.uri_to_fname(row.folder))
-    vim.fn.setqflist({}, ' ', { title = 'FrogNano: ' .. row.title, items = items })
-    if #items > 0 then
-      local window = vim.api.nvim_get_current_win()
-      vim.cmd('botright copen ' .. math.min(#items, 8))
-      vim.api.nvim_set_current_win(window)
-    end
-    show_lenses(bufnr)
+    show_parts(bufnr, row)
   end)
 end
 
@@ -142,16 +147,22 @@ local function review_again(client, run_id, state)
   end
 end
 
-local function open_review(bufnr)
+-- The review was opened, by the command or by an answer to the question at the end of a run.
+local function on_review(client, bufnr, run_id)
   vim.bo[bufnr].modifiable, vim.bo[bufnr].autoread = false, true
   vim.keymap.set('n', '<CR>', function()
-    local old = vim.fn.search('^@@ ', 'bcnW')
-    if old > 0 then
-      vim.api.nvim_win_set_cursor(0, { old, 0 })
+    local line = vim.fn.search('^@@ ', 'bcnW')
+    if line > 0 then
+      vim.api.nvim_win_set_cursor(0, { line, 0 })
     end
     vim.lsp.codelens.run()
   end, { buffer = bufnr, desc = 'apply or discard this hunk' })
-  show_lenses(bufnr)
+  chosen = run_id
+  with_run(client, function(row)
+    if row.runId == run_id then
+      show_parts(bufnr, row)
+    end
+  end)
 end
 
 -- What to do with a proposal --------------------------------------------------------------------------------
@@ -302,8 +313,12 @@ end
 
 -- The client ------------------------------------------------------------------------------------------------
 
+local function review_of(path)
+  return path:match('/frog%-lsp/reviews/([^/]+)%.diff$')
+end
+
 local function is_ours(path)
-  return path:match('/frog%-lsp/reviews/[^/]+%.diff$') or path:match('/frog%-lsp/trajectories/[^/]+$')
+  return review_of(path) or path:match('/frog%-lsp/trajectories/[^/]+$')
 end
 
 local function add_commands(client, bufnr)
@@ -342,8 +357,9 @@ local function add_commands(client, bufnr)
   command('Doctor', function()
     doctor(client)
   end)
-  if vim.api.nvim_buf_get_name(bufnr):match('%.diff$') and is_ours(vim.api.nvim_buf_get_name(bufnr)) then
-    open_review(bufnr)
+  local run_id = review_of(vim.api.nvim_buf_get_name(bufnr))
+  if run_id then
+    on_review(client, bufnr, run_id)
   end
 end
 
@@ -357,7 +373,8 @@ local function show_progress(client)
       end
       local token, value = event.data.params.token, event.data.params.value
       titles[token] = value.title or titles[token]
-      local text = ('%s: %s'):format(titles[token] or 'FrogNano', value.message or '')
+      local title = value.kind == 'report' and 'FrogNano' or titles[token] or 'FrogNano'
+      local text = ('%s: %s'):format(title, value.message or '')
       vim.g.frog_status = value.kind ~= 'end' and text or ''
       vim.cmd.redrawstatus()
       if vim.g.frog_progress ~= false then
