@@ -48,6 +48,18 @@ def require_jail() -> None:
         skip_or_fail(f"the jail cannot be had here: {outcome.reason}")
 
 
+@pytest.fixture(scope="session", params=("namespaces", "bwrap"))
+def backend(request: pytest.FixtureRequest) -> str:
+    """The name of each backend that runs commands, where it can be had."""
+    from agent.jail.backends import chosen
+
+    (wanted,) = chosen(request.param)
+    outcome = wanted.probe()
+    if not outcome.usable:
+        skip_or_fail(f"jail `{request.param}` cannot be had here: {outcome.reason}")
+    return str(request.param)
+
+
 @pytest.fixture
 def workspace(tmp_path: Path) -> Iterator[Path]:
     """An empty workspace whose real files must not change between the test's `seal` and its end.

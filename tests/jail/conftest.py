@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from agent.jail.backends import ALL
 from agent.jail.spec import JailSpec
 from tests.conftest import Seal, skip_or_fail
 from tests.jail.jailed import NOBODY, can_be_nobody
@@ -48,15 +47,6 @@ def user(request: pytest.FixtureRequest) -> str:
     """Who starts the jail: `root`, an `ordinary` user that root becomes, or the one who runs the tests (`self`)."""
     if request.param == "ordinary" and (reason := can_be_nobody()):
         skip_or_fail(reason)
-    return str(request.param)
-
-
-@pytest.fixture(params=("namespaces", "bwrap"))
-def backend(request: pytest.FixtureRequest) -> str:
-    """The name of each backend that runs commands, where it can be had."""
-    outcome = next(backend for backend in ALL if backend.name == request.param).probe()
-    if not outcome.usable:
-        skip_or_fail(f"jail `{request.param}` cannot be had here: {outcome.reason}")
     return str(request.param)
 
 

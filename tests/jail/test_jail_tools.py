@@ -111,15 +111,15 @@ def _fill(workspace: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def ran(user: str) -> Iterator[dict[str, str]]:
-    """What each command came to, all in one jail of this user: `ok`, `missing`, or `FAILED` with its output."""
+def ran(user: str, backend: str) -> Iterator[dict[str, str]]:
+    """What each command came to, all in one jail of this user and backend: `ok`, `missing`, or `FAILED` with its output."""
     home = Path(tempfile.mkdtemp(prefix="frog-tools-"))
     project = home / "project"
     project.mkdir()
     _fill(project)
     if user == "ordinary":
         subprocess.run(["chown", "-R", f"{NOBODY}:{NOBODY}", str(home)], check=True)
-    done = frog_jail(project, "bash", "-lc", "bash all.sh", as_nobody=user == "ordinary", home=home)
+    done = frog_jail(project, "bash", "-lc", "bash all.sh", as_nobody=user == "ordinary", home=home, backend=backend)
     rows = [line.split(" ", 2) for line in done.stdout.splitlines()]
     assert [row[1] for row in rows] == NAMES, done
     assert not [path for path in (home / ".cache").rglob("*") if not path.is_dir()]

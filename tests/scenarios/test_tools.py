@@ -82,8 +82,8 @@ def apply(folder, patch):
 
 @pytest.mark.jail
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-async def test_in_the_jail(case, tmp_path, sealed, require_jail):
-    await run_case(case, "namespaces", tmp_path, sealed)
+async def test_in_the_jail(case, tmp_path, sealed, backend):
+    await run_case(case, backend, tmp_path, sealed)
 
 
 @pytest.mark.parametrize("case", FILE_CASES, ids=lambda case: case["name"])
@@ -116,7 +116,7 @@ async def test_lines_that_are_no_call(tmp_path):
 
 
 @pytest.mark.jail
-async def test_a_killed_runner_loses_nothing(tmp_path, sealed, require_jail):
+async def test_a_killed_runner_loses_nothing(tmp_path, sealed, backend):
     (tmp_path / "a").write_bytes(b"x\n")
     sealed(tmp_path)
     calls = (
@@ -126,7 +126,7 @@ async def test_a_killed_runner_loses_nothing(tmp_path, sealed, require_jail):
         ("Read", {"file_path": "a"}),
     )
     lines = [json.dumps({"name": name, "arguments": arguments}).encode() for name, arguments in calls]
-    observations, last = await serve(tmp_path, lines, "namespaces")
+    observations, last = await serve(tmp_path, lines, backend)
     assert observations[0] == "Wrote new (1 bytes)."
     assert observations[2] == "ValueError: file_path is required"
     for observation in (observations[1], observations[3]):
