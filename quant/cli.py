@@ -13,6 +13,7 @@ from agent.errors import UsageError
 from agent.model.gguf_header import read_header
 from agent.model.installed import InstalledModel, find_installed, installed_models
 from agent.model.locate import BUNDLED, DEMONSTRATION_NAMES, ModelFile
+from quant import synth_cli
 from quant.catalog import CatalogEntry, find_entry, load_catalog, recommend
 from quant.progress import ByteProgress
 
@@ -40,6 +41,8 @@ def add_parsers(subparsers: Any) -> None:
     remove.add_argument("name", metavar="NAME")
     use = add("use", "choose the model of all runs", _use)
     use.add_argument("model", metavar="NAME_OR_PATH", help="a kept model, or a GGUF file")
+    synth = add("synth", "make a model of random weights, for measuring and for tests", synth_cli.run)
+    synth_cli.add_arguments(synth)
     consent = add("consent", "agree that runs may send text to an endpoint that is not on this machine", _consent)
     consent.add_argument("url", metavar="URL")
     consent.add_argument("--withdraw", action="store_true", help="no longer agree")
