@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -407,7 +406,7 @@ async def test_lenses_stand_over_open_hunks(folder: Path) -> None:
 
 
 def test_a_hunk_has_its_lenses_once_wherever_its_header_is_repeated() -> None:
-    change = replace(modified("a", "a\n", "b\n"))
+    change = modified("a", "a\n", "b\n")
     text = "@@ -1 +1 @@ hunk 1\n-a\n+b\r@@ -1 +1 @@ hunk 1\n+@@ -1 +1 @@ hunk 1\n# @@ -1 +1 @@ hunk 1\n"
     found = lenses(text, RUN, {1: change})
     assert [(lens["range"]["start"]["line"], lens["command"]["title"]) for lens in found[2:]] == [
