@@ -40,6 +40,10 @@ LONG = "first = 1\n" + "".join(f"line_{n} = {n}\n" for n in range(40)) + "last =
 pytestmark = [pytest.mark.editor, pytest.mark.jail, pytest.mark.usefixtures("require_jail")]
 
 
+# What does not depend on how Eglot applies an edit is tested with the old one alone.
+OLD_ALONE = pytest.mark.parametrize("emacs", [EMACS], ids=["old"], indirect=True)
+
+
 @pytest.fixture(params=[EMACS, EMACS_30], ids=["old", "new"])
 def emacs(request: pytest.FixtureRequest) -> Editor:
     """The Emacs of the system, and the newest one that Debian has for it."""
@@ -106,6 +110,7 @@ def test_a_code_action_and_files_that_come_as_a_patch(tmp_path: Path, sealed: Se
     assert [p.relative_to(copy).as_posix() for p in copy.rglob("*.py")] == ["pkg/new.py"]
 
 
+@OLD_ALONE
 def test_a_diagnostic_of_flymake_is_the_issue(tmp_path: Path, sealed: Seal, emacs: Editor) -> None:
     found = run_emacs(tmp_path, sealed, emacs, "diagnostic", EDIT)
     assert "add subtracts" in found["title"]
@@ -118,6 +123,7 @@ def test_text_typed_before_and_while_the_edit_arrives_is_kept(tmp_path: Path, se
     assert found["n_edits"] == 2, "Eglot refuses an edit for an older version"
 
 
+@OLD_ALONE
 def test_the_same_line_is_a_conflict(tmp_path: Path, sealed: Seal, emacs: Editor) -> None:
     found = run_emacs(tmp_path, sealed, emacs, "conflict", EDIT)
     assert found["after"] == SOURCE.replace("a - b", "a * b")
@@ -137,6 +143,7 @@ def test_parts_runs_and_doctor(tmp_path: Path, sealed: Seal, emacs: Editor) -> N
     assert found["doctor"].startswith("A run is possible here.")
 
 
+@OLD_ALONE
 def test_cancel_leaves_no_process(tmp_path: Path, sealed: Seal, emacs: Editor) -> None:
     found = run_emacs(tmp_path, sealed, emacs, "cancel", SLEEP)
     assert found["cancel_s"] < 3
