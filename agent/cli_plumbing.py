@@ -59,11 +59,19 @@ def run_parse(arguments: argparse.Namespace) -> int:
 
 def add_arguments_jail(parser: argparse.ArgumentParser) -> None:
     """The arguments of `frog-lsp jail` before the `--`."""
-    parser.usage = "frog-lsp jail WORKSPACE [--backend B] [--read-only PATH]... [--limit NAME=VALUE]... -- ARGV..."
-    parser.add_argument("workspace", metavar="WORKSPACE", help="the folder that is writable, as a private copy")
-    parser.add_argument("--backend", default="auto", help="auto, namespaces or bwrap")
+    parser.usage = (
+        "frog-lsp jail WORKSPACE [--backend B] [--read-only PATH]... [--limit NAME=VALUE]... -- ARGV...\n"
+        "       frog-lsp jail --allow-reduced | --forbid-reduced"
+    )
+    parser.add_argument("workspace", metavar="WORKSPACE", nargs="?", help="what is writable, as a private copy")
+    parser.add_argument("--backend", default="auto", help="auto, namespaces, bwrap or landlock")
     parser.add_argument("--read-only", metavar="PATH", action="append", default=[], help="a path that is visible too")
     parser.add_argument("--limit", metavar="NAME=VALUE", action="append", default=[], help="for example cpu_s=60")
+    consent = parser.add_mutually_exclusive_group()
+    consent.add_argument(
+        "--allow-reduced", action="store_true", help="agree to run commands in the reduced jail `landlock`, from now on"
+    )
+    consent.add_argument("--forbid-reduced", action="store_true", help="withdraw that")
 
 
 def run_jail(parser: argparse.ArgumentParser, words: list[str]) -> int:
@@ -74,6 +82,10 @@ def run_jail(parser: argparse.ArgumentParser, words: list[str]) -> int:
     before, argv = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
     try:
         arguments = parser.parse_args(before)
+        if arguments.allow_reduced or arguments.forbid_reduced:
+            return _keep_consent(parser, arguments, argv)
+        if arguments.workspace is None:
+            parser.error("the following arguments are required: WORKSPACE")
         if not argv:
             raise UsageError("no command is given", "Put it after --, for example `frog-lsp jail . -- ls`.")
         spec = JailSpec(
@@ -86,3 +98,19 @@ def run_jail(parser: argparse.ArgumentParser, words: list[str]) -> int:
         hint = f"frog-lsp: jail: {visible(error.hint)}\n" if error.hint else ""
         say(f"frog-lsp: jail: {visible(error.message)}\n{hint}")
         return EXIT_NOT_JAILED
+
+
+def _keep_consent(parser: argparse.ArgumentParser, arguments: argparse.Namespace, argv: list[str]) -> int:
+    """Store or withdraw the consent to the reduced jail. It is for good, so it goes with no command."""
+    from agent.jail.landlock import REDUCED
+    from agent.jail.landlock_consent import consent_path, store_consent, withdraw_consent
+
+    if arguments.workspace is not None or argv:
+        parser.error("--allow-reduced and --forbid-reduced stand alone: they hold for all workspaces")
+    if arguments.allow_reduced:
+        store_consent()
+        say(f"Commands may run in the reduced jail `landlock` from now on: {REDUCED}.\nKept in {consent_path()}.\n")
+    else:
+        was_there = withdraw_consent()
+        say(f"{'Withdrawn' if was_there else 'There was no consent'}: no command runs in the reduced jail.\n")
+    return EXIT_OK

@@ -177,8 +177,9 @@ def _jail(defaults: Defaults) -> Iterator[Finding]:
     used = next((backend for backend, outcome in outcomes if outcome.usable), None)
     for at, (backend, outcome) in enumerate(outcomes):
         if backend is used:
-            status: Status = "ok" if backend.run else "warning"
-            yield Finding(name="jail", status=status, message=f"{backend.guarantee} (backend `{backend.name}`).")
+            status: Status = "ok" if backend.run and not outcome.hint else "warning"
+            message = f"{backend.guarantee} (backend `{backend.name}`)."
+            yield Finding(name="jail", status=status, message=message, hint=outcome.hint)
             in_reserve = [f"`{other.name}`" for other, found in outcomes[at + 1 :] if found.usable]
             if in_reserve:
                 yield Finding(name="in reserve", status="ok", message=f"Other backends: {', '.join(in_reserve)}.")

@@ -129,12 +129,12 @@ class Run:
         (limits, info), session, workspace_hash = await together(
             self._open_model(model), self._open_jail(jail_spec), asyncio.to_thread(fingerprint, jail_spec.workspace)
         )
-        host = ToolHost(session.reader, session.writer, on_touch=self._remember)
+        host = ToolHost(session.reader, session.writer, on_touch=self._remember, moved=session.moved)
         self._closers.append(host.close)
         await host.start()
         if self._unsaved:
             await host.seed(self._unsaved)
-        system, schemas = _instructions(jail_spec.workspace, info, wording, resumed)
+        system, schemas = _instructions(session.info.root or jail_spec.workspace, info, wording, resumed)
         self._trajectory.open(replace(spec, limits=limits), info, schemas, workspace_hash)
         self._emit(RunStarted(run_id=spec.run_id, model=info, jail=session.info, limits=limits))
         self._facts.outcome = await self._converse(model, host, limits, info, system, schemas, resumed)

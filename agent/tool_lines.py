@@ -42,7 +42,7 @@ async def serve_tool_lines(
         async with await open_session(spec, runner_bundle(), backend=backend) as session:
             for note in session.notes:
                 on_note(note)
-            host = ToolHost(session.reader, session.writer, on_touch=_remember(baseline))
+            host = ToolHost(session.reader, session.writer, on_touch=_remember(baseline), moved=session.moved)
             try:
                 await host.start()
                 async for line in _lines(stdin):

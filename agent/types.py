@@ -307,10 +307,14 @@ class TestOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JailInfo:
-    """Which backend ran, and what it cannot promise (None: everything is promised)."""
+    """Which backend ran, and what it cannot promise (None: everything is promised).
+
+    `root` is where the workspace is for the tools (None: at its own path).
+    """
 
     backend: str
     reduced: str | None = None
+    root: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,10 @@ from agent.jail.spec import JailSpec
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeOutcome:
-    """Whether a backend works here; if not, the reason and what a user can do, each a sentence without its dot."""
+    """Whether a backend works here; if not, the reason and what a user can do, each a sentence without its dot.
+
+    A hint for one that works says what has to be agreed to first.
+    """
 
     usable: bool
     reason: str = ""

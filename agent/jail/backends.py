@@ -11,8 +11,9 @@ from agent.jail.backend import Backend
 from agent.jail.bwrap import start_bwrap
 from agent.jail.channel import CommandNotStarted
 from agent.jail.files import start_files
+from agent.jail.landlock import run_landlock, start_landlock
 from agent.jail.namespaces import start_namespaces
-from agent.jail.probe import probe_bwrap, probe_files, probe_namespaces
+from agent.jail.probe import probe_bwrap, probe_files, probe_landlock, probe_namespaces
 
 T = TypeVar("T")
 
@@ -30,6 +31,13 @@ BWRAP = Backend(
     start=start_bwrap,
     run=lambda spec, argv, outputs: start_bwrap(spec, b"", argv, outputs=outputs),
 )
+LANDLOCK = Backend(
+    name="landlock",
+    guarantee="Landlock and a supervised filter of system calls work: the tools run in a reduced jail",
+    probe=probe_landlock,
+    start=start_landlock,
+    run=run_landlock,
+)
 FILES = Backend(
     name="files",
     guarantee="The four file tools work on a private view; Bash is refused",
@@ -37,7 +45,7 @@ FILES = Backend(
     start=start_files,
     run=None,
 )
-ALL = (NAMESPACES, BWRAP, FILES)
+ALL = (NAMESPACES, BWRAP, LANDLOCK, FILES)
 """From the most that is promised to the least; the last one can always be had."""
 
 

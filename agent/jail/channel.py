@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import errno
 import os
 import socket
@@ -68,6 +69,11 @@ class StatusChannel:
             raise JailUnavailable("the jail's status channel carries foreign messages", "Please report this.")
         word, _, text = message.decode("utf-8", "replace").partition(" ")
         return StatusMessage(word, text, tuple(numbers))
+
+    def hang_up(self) -> None:
+        """Say that all has to end; what the launcher still says can be received. Idempotent."""
+        with contextlib.suppress(OSError):
+            self.socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         """Close both ends. PID 1 of the jail takes this as the order to end everything. Idempotent."""

@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Callable, Mapping
 
 from agent.errors import JailUnavailable
-from agent.ipc.exits import wait_for_exit
 from agent.jail.channel import StatusMessage
 from agent.jail.child import reap
 from agent.jail.ground import Ground
@@ -25,7 +24,7 @@ class LaunchedJail:
         self, process: asyncio.subprocess.Process, launch: Launch, ground: Ground, notes: tuple[str, ...]
     ) -> None:
         self.process = process
-        self.info = JailInfo(backend=launch.backend)
+        self.info = JailInfo(backend=launch.backend, reduced=launch.reduced, root=launch.root)
         self.notes = (*notes, *ground.notes)
         self.limits = launch.limits
         self.copied: Mapping[str, tuple[int, int]] | None = ground.copied
@@ -159,9 +158,10 @@ async def _abandon(launch: Launch | None, process: asyncio.subprocess.Process | 
         launch.close()
     if process is None:
         return ""
-    with contextlib.suppress(ProcessLookupError):
-        process.kill()
-    await wait_for_exit(process)
+    if launch is None or not launch.is_asked_to_end:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+    await reap(process, _END_TIMEOUT_S)
     if process.stderr is None:
         return ""
     with contextlib.suppress(TimeoutError):

@@ -8,11 +8,14 @@ import os
 import tempfile
 import threading
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 from agent.errors import FrogError
 from agent.jail.backend import ProbeOutcome
 from agent.jail.bwrap import start_bwrap
 from agent.jail.child import JailedCommand
+from agent.jail.landlock import AGREE, start_landlock
+from agent.jail.landlock_consent import has_consent
 from agent.jail.leftovers import hold_folder
 from agent.jail.namespaces import start_namespaces
 from agent.jail.spec import JailSpec
@@ -39,6 +42,17 @@ def probe_namespaces_now() -> ProbeOutcome:
 def probe_bwrap() -> ProbeOutcome:
     """The same for backend B, anew for each process."""
     return probe_by_running(lambda spec, argv, outputs: start_bwrap(spec, b"", argv, outputs=outputs))
+
+
+def probe_landlock() -> ProbeOutcome:
+    """The same for backend C, with what a user who did not agree to it should know."""
+    outcome = _probe_landlock()
+    return replace(outcome, hint=AGREE) if outcome.usable and not has_consent() else outcome
+
+
+@functools.cache
+def _probe_landlock() -> ProbeOutcome:
+    return probe_by_running(lambda spec, argv, outputs: start_landlock(spec, b"", argv, outputs=outputs))
 
 
 def probe_files() -> ProbeOutcome:

@@ -39,6 +39,11 @@ class JailSession:
         met = dict.fromkeys(self._jailed.limits)
         return (*self._missed, *self._jailed.notes, *(f"A limit of the jail was met: {name}." for name in met))
 
+    @property
+    def moved(self) -> tuple[str, str] | None:
+        """The workspace, and where it is in the jail; None where that is the same."""
+        return (self.workspace, self.info.root) if self.info.root else None
+
     def stderr_tail(self) -> str:
         """The end of what the runner wrote to stderr."""
         return self._stderr.text()

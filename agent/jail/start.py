@@ -13,6 +13,7 @@ import agent
 from agent.errors import JailUnavailable
 from agent.jail.channel import StatusChannel, StatusMessage, explain_failure
 from agent.jail.interpreter import runner_executable
+from agent.jail.landlock_plan import LandlockPlan
 from agent.jail.plan import Plan
 from agent.jail.traps import Traps, set_traps
 
@@ -30,7 +31,11 @@ class LauncherDiedError(JailUnavailable):
 
 @dataclass(slots=True)
 class Launch:
-    """A launcher that is about to start. `pass_fds` and `channel.child` are for the child only."""
+    """A launcher that is about to start. `pass_fds` and `channel.child` are for the child only.
+
+    `reduced` and `root` are those of `JailInfo`. `init` is the process whose end is the end of all jailed ones:
+    PID 1 of the jail, or (`is_asked_to_end`) a supervisor that ends them first, and itself last.
+    """
 
     command: tuple[str, ...]
     environment: dict[str, str]
@@ -38,8 +43,11 @@ class Launch:
     channel: StatusChannel
     traps: Traps
     backend: str
+    reduced: str | None = None
+    root: str | None = None
     init: int | None = None
     view: int | None = None
+    is_asked_to_end: bool = False
     ready: bool = False
     limits: list[str] = field(default_factory=list)
     wait_status: int | None = None
@@ -80,8 +88,10 @@ class Launch:
             raise explain_failure(message, self.backend)
 
     def kill(self) -> None:
-        """Kill PID 1 of the jail, and with it everything in it."""
-        if self.init is not None:
+        """Kill PID 1 of the jail, and with it everything in it; or ask the supervisor to do so."""
+        if self.is_asked_to_end:
+            self.channel.hang_up()
+        elif self.init is not None:
             try:
                 signal.pidfd_send_signal(self.init, signal.SIGKILL)
             except ProcessLookupError:
@@ -111,7 +121,7 @@ def prepare_launch(plan: Plan, runner: bytes) -> Launch:
 
 
 def lay_out(
-    plan: Plan,
+    plan: Plan | LandlockPlan,
     contents: Mapping[str, bytes],
     command: Callable[[Mapping[str, int]], tuple[str, ...]],
     inherited: Mapping[str, int] | None = None,
@@ -161,7 +171,7 @@ def _memory_file(name: str, data: bytes) -> int:
     return number
 
 
-def encode_plan(plan: Plan) -> dict[str, object]:
+def encode_plan(plan: Plan | LandlockPlan) -> dict[str, object]:
     """The plan with bytes for paths and variables, as the launcher takes it."""
     as_they_are = {"rlimits": plan.rlimits, "seccomp": plan.seccomp}
     names = (f.name for f in fields(plan))

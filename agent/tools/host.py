@@ -23,17 +23,33 @@ _CANCEL_TIMEOUT_S = 0.5
 _MARGIN_S = 15.0  # for ending the tree of a command that timed out (5 s at most), on a machine under load
 _MAX_OBSERVATION_CHARS = 5_000_000  # a Glob of 1,000 of the longest names is the largest honest one
 _SEED_BATCH_BYTES = 24 << 20
+_PATHS = frozenset({"file_path", "path"})
+_REMARK = (
+    "\n[Commands run in a copy of {0} at {1}. What was installed with paths into {0} (editable installs, "
+    "scripts of a virtual environment) does not see the copy: prefer `python -m`.]"
+)
 _HINT = "What had been changed until then is kept. Start the run again."
 
 
 class ToolHost:
-    """A ToolExecutor on the other end of a jail session's pipes. Make it inside a running event loop."""
+    """A ToolExecutor on the other end of a jail session's pipes. Make it inside a running event loop.
+
+    `moved` is where the workspace and its copy are, for a jail where these differ: paths are understood both ways, and
+    the first command's observation says so.
+    """
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, on_touch: OnTouch | None = None
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        *,
+        on_touch: OnTouch | None = None,
+        moved: tuple[str, str] | None = None,
     ) -> None:
         self._peer = Peer(reader, writer, name="tool runner")
         self._on_touch = on_touch
+        self._moved = moved
+        self._remark = moved and _REMARK.format(*moved)
         self.has_bash = False
 
     async def start(self) -> None:
@@ -87,7 +103,9 @@ class ToolHost:
         except ValueError as error:
             return f"ValueError: {error}"
         if self._on_touch is not None and "file_path" in arguments:
-            self._on_touch(arguments["file_path"])
+            self._on_touch(_moved(arguments["file_path"], self._moved and self._moved[::-1]))
+        for name in _PATHS & arguments.keys():
+            arguments[name] = _moved(arguments[name], self._moved)
         timeout_s = arguments["timeout"] + _MARGIN_S if call.name == "Bash" else _FILE_TIMEOUT_S
         try:
             answer = await self._request("call", {"name": call.name, "arguments": arguments}, timeout_s)
@@ -97,8 +115,14 @@ class ToolHost:
             return f"ValueError: {error.message}"
         match answer:
             case {"observation": str() as text} if len(text) <= _MAX_OBSERVATION_CHARS:
-                return text
+                return text + self._remark_once(call.name)
         raise await self._distrust("an observation")
+
+    def _remark_once(self, tool: str) -> str:
+        if tool != "Bash" or not self._remark or not self.has_bash:
+            return ""
+        remark, self._remark = self._remark, None
+        return remark
 
     async def _request(self, method: str, params: JsonObject, timeout_s: float) -> Any:
         try:
@@ -119,6 +143,13 @@ class ToolHost:
     async def _distrust(self, what: str) -> ToolRunnerDied:
         await self._peer.close()
         return ToolRunnerDied(f"the tool runner sent what is not {what}", _HINT)
+
+
+def _moved(path: str, moved: tuple[str, str] | None) -> str:
+    """An absolute path below the first folder as the same one below the second."""
+    if moved is None or not (path == moved[0] or path.startswith(f"{moved[0]}/")):
+        return path
+    return moved[1] + path[len(moved[0]) :]
 
 
 def _batches(states: Mapping[str, FileState | None]) -> Iterator[list[JsonObject]]:

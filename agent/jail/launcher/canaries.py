@@ -22,11 +22,11 @@ def missed_canaries(plan: dict[str, Any]) -> list[str]:
     traps = plan["traps"]
     status = _fields_of_status()
     checks = (
-        ("a secret of the home can be read", lambda: _can_open(traps["secret_path"], os.O_RDONLY)),
-        ("a file of the host can be written", lambda: _can_open(traps["secret_path"], os.O_WRONLY)),
+        ("a secret of the home can be read", lambda: can_open(traps["secret_path"], os.O_RDONLY)),
+        ("a file of the host can be written", lambda: can_open(traps["secret_path"], os.O_WRONLY)),
         ("a secret of the environment can be read", lambda: _sees_environment(plan, traps["token"])),
-        ("a host server can be reached", lambda: _can_connect(_socket.AF_INET, ("127.0.0.1", traps["port"]))),
-        ("a host socket can be reached", lambda: _can_connect(_socket.AF_UNIX, traps["abstract"])),
+        ("a host server can be reached", lambda: can_connect(_socket.AF_INET, ("127.0.0.1", traps["port"]))),
+        ("a host socket can be reached", lambda: can_connect(_socket.AF_UNIX, traps["abstract"])),
         ("the process has capabilities", lambda: any(int(status[k], 16) for k in status if k.startswith(b"Cap"))),
         ("new privileges are possible", lambda: status.get(b"NoNewPrivs") != b"1"),
         ("system calls are not filtered", lambda: status.get(b"Seccomp") != b"2"),
@@ -35,8 +35,8 @@ def missed_canaries(plan: dict[str, Any]) -> list[str]:
         ("nested namespaces are possible", kernel.can_unshare_user),
         ("the workspace is the real one", lambda: _is_real_workspace(plan)),
         ("the workspace is at another path", lambda: os.getcwdb() != plan["workspace"]),
-        ("a device node can be changed", lambda: _can_change_mode(b"/dev/null")),
-        ("settings of the kernel can be changed", lambda: _can_open(b"/proc/sys/kernel/core_pattern", os.O_WRONLY)),
+        ("a device node can be changed", lambda: can_change_mode(b"/dev/null")),
+        ("settings of the kernel can be changed", lambda: can_open(b"/proc/sys/kernel/core_pattern", os.O_WRONLY)),
     )
     return [name for name, is_missed in checks if is_missed()]
 
@@ -47,7 +47,8 @@ def _fields_of_status() -> dict[bytes, bytes]:
         return {name: value.strip() for name, _, value in rows}
 
 
-def _can_open(path: bytes, flags: int) -> bool:
+def can_open(path: bytes, flags: int) -> bool:
+    """Whether the path can be opened."""
     try:
         os.close(os.open(path, flags | os.O_CLOEXEC))
     except OSError:
@@ -66,7 +67,8 @@ def _sees_environment(plan: dict[str, Any], token: bytes) -> bool:
         return False
 
 
-def _can_connect(family: int, address: Any) -> bool:
+def can_connect(family: int, address: Any) -> bool:
+    """Whether a stream socket can be connected; no when there is no port to try."""
     if address == ("127.0.0.1", None):  # the host has no network either
         return False
     try:
@@ -95,7 +97,8 @@ def _shares_namespace(of_host: dict[bytes, bytes]) -> bool:
     return any(of_host.get(kind) == os.readlink(b"/proc/self/ns/" + kind) for kind in _NAMESPACES)
 
 
-def _can_change_mode(path: bytes) -> bool:
+def can_change_mode(path: bytes) -> bool:
+    """Whether the mode of a path can be set, to what it is."""
     try:
         os.chmod(path, os.stat(path).st_mode & 0o7777)
     except OSError:

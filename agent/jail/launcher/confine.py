@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # `signal` would bring `enum`, a fifth of the start
-import ctypes
 import os
 import resource
 
 from agent.jail.launcher import kernel
 from agent.jail.launcher.mounts import WRITABLE
+from agent.jail.launcher.ruleset import EXECUTE, IOCTL_DEV, READ_DIR, READ_FILE, RIGHTS_BY_ABI, WRITE_FILE, enforce
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Landlock rights on files (include/uapi/linux/landlock.h); ABI 1 has 13 of them, then refer, truncate, ioctl_dev
-_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
-_IOCTL_DEV = 1 << 15
-_RIGHTS_BY_ABI = {2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1, 5: (1 << 16) - 1}
-
 
 def confine(plan: dict[str, Any]) -> None:
     """No capabilities, no new privileges, limits, Landlock, seccomp. Raises StepError, OSError."""
+    set_limits(plan)
+    os.chdir(plan["workspace"])
+    shed_privileges(plan)
+    _restrict_files(plan)
+    forget_signals()
+    kernel.install_filter(plan["seccomp"])
+
+
+def set_limits(plan: dict[str, Any]) -> None:
+    """Set the limits that each process has for itself. Raises OSError."""
     for name, soft, hard in plan["rlimits"]:
         resource.setrlimit(getattr(resource, name), _within_hard(getattr(resource, name), soft, hard))
-    os.chdir(plan["workspace"])
+
+
+def shed_privileges(plan: dict[str, Any]) -> None:
+    """Become who the plan says, without capabilities and without new privileges. Raises StepError, OSError."""
     if plan["capable"]:
         kernel.drop_capabilities()
     if plan["privileged"]:
@@ -34,9 +42,6 @@ def confine(plan: dict[str, Any]) -> None:
         os.setresuid(uid, uid, uid)
     kernel.clear_capability_sets()
     kernel.prctl(kernel.PR_SET_NO_NEW_PRIVS, 1, "no_new_privs")
-    _restrict_files(plan)
-    forget_signals()
-    kernel.install_filter(plan["seccomp"])
 
 
 def forget_signals() -> None:
@@ -67,18 +72,8 @@ def _restrict_files(plan: dict[str, Any]) -> None:
     version = kernel.landlock_version()
     if version < 2:  # ABI 1 would forbid to rename between folders
         return
-    rights = _RIGHTS_BY_ABI[min(version, 5)]
-    rules = [(b"/", rights & (_EXECUTE | _READ_FILE | _READ_DIR)), (b"/dev", rights & (_WRITE_FILE | _IOCTL_DEV))]
+    rights = RIGHTS_BY_ABI[min(version, 5)]
+    rules = [(b"/", rights & (EXECUTE | READ_FILE | READ_DIR)), (b"/dev", rights & (WRITE_FILE | IOCTL_DEV))]
     rules += [(path, rights) for path in (plan["workspace"], *WRITABLE)]
-    # all rights on files are handled; network has its own namespace; signals and abstract sockets are scoped
-    attributes = rights.to_bytes(8, "little")
-    if version >= 6:
-        attributes += bytes(8) + (3).to_bytes(8, "little")
-    ruleset = kernel.syscall(kernel.SYS_LANDLOCK_CREATE, "landlock", attributes, len(attributes), 0)
-    for path, allowed in rules:
-        place = os.open(path, os.O_PATH | os.O_CLOEXEC)
-        rule = allowed.to_bytes(8, "little") + place.to_bytes(4, "little")
-        kernel.syscall(kernel.SYS_LANDLOCK_ADD, "landlock", ruleset, 1, ctypes.c_char_p(rule), 0)
-        os.close(place)
-    kernel.syscall(kernel.SYS_LANDLOCK_RESTRICT, "landlock", ruleset, 0)
-    os.close(ruleset)
+    # all rights on files are handled; network has its own namespace
+    enforce(version, rights, rules)

@@ -18,16 +18,21 @@ MNT_DETACH = 2
 
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_CAPBSET_DROP, PR_SET_SECUREBITS = 1, 4, 24, 28
 PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL = 38, 47, 4
+PR_GET_SECCOMP, PR_SET_CHILD_SUBREAPER, PR_GET_NO_NEW_PRIVS = 21, 36, 39
 # NOROOT, NO_SETUID_FIXUP, NO_CAP_AMBIENT_RAISE, each with its lock
 SECUREBITS = 0x01 | 0x02 | 0x04 | 0x08 | 0x40 | 0x80
 
+FILTER_NEW_LISTENER, FILTER_WAIT_KILLABLE = 0x08, 0x20
+RESOLVE_NO_MAGICLINKS, RESOLVE_NO_SYMLINKS, RESOLVE_BENEATH = 0x02, 0x04, 0x08
+
 OVERLAYFS_MAGIC, TMPFS_MAGIC = 0x794C7630, 0x01021994
 
-# The same on every architecture since they were added (5.12, 5.13); the others are per machine.
+# The same on every architecture since they were added (5.6, 5.12, 5.13); the others are per machine.
+SYS_OPENAT2 = 437
 SYS_MOUNT_SETATTR, SYS_LANDLOCK_CREATE, SYS_LANDLOCK_ADD, SYS_LANDLOCK_RESTRICT = 442, 444, 445, 446
 _BY_MACHINE = {
-    "x86_64": {"pivot_root": 155, "seccomp": 317, "capset": 126},
-    "aarch64": {"pivot_root": 41, "seccomp": 277, "capset": 91},
+    "x86_64": {"pivot_root": 155, "seccomp": 317, "capset": 126, "capget": 125},
+    "aarch64": {"pivot_root": 41, "seccomp": 277, "capset": 91, "capget": 90},
 }
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -89,10 +94,10 @@ def pivot_root_here(step: str) -> None:
     os.chdir("/")
 
 
-def prctl(option: int, value: int, step: str, third: int = 0) -> None:
-    """prctl with up to two arguments. Raises StepError."""
+def prctl(option: int, value: int, step: str, third: int = 0) -> int:
+    """prctl with up to two arguments; its result. Raises StepError."""
     zero = ctypes.c_ulong(0)
-    checked(_libc.prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(third), zero, zero), step)
+    return checked(_libc.prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(third), zero, zero), step)
 
 
 def drop_capabilities() -> None:
@@ -111,15 +116,40 @@ def clear_capability_sets() -> None:
     syscall("capset", "capset", version_3, bytes(24))
 
 
-def install_filter(program: list[tuple[int, int, int, int]]) -> None:
-    """Install a seccomp filter for good. Needs no_new_privs. Raises StepError."""
+def has_capabilities() -> bool:
+    """Whether any of the effective, permitted and inheritable sets has one. Raises StepError."""
+    sets = ctypes.create_string_buffer(24)
+    syscall("capget", "capget", (0x20080522).to_bytes(4, "little") + bytes(4), sets)
+    return any(sets.raw)
+
+
+def install_filter(program: list[tuple[int, int, int, int]], flags: int = 0) -> int:
+    """Install a seccomp filter for good. Needs no_new_privs. Raises StepError.
+
+    With FILTER_NEW_LISTENER the result is the descriptor on which the filter asks.
+    """
     raw = b"".join(
         code.to_bytes(2, "little") + bytes((if_true, if_false)) + (constant & 0xFFFFFFFF).to_bytes(4, "little")
         for code, if_true, if_false, constant in program
     )
     buffer = ctypes.create_string_buffer(raw, len(raw))
     head = len(program).to_bytes(8, "little") + ctypes.addressof(buffer).to_bytes(8, "little")
-    syscall("seccomp", "seccomp", 1, 0, head)
+    return syscall("seccomp", "seccomp", 1, flags, head)
+
+
+def openat2(folder: int, path: bytes, flags: int, resolve: int) -> int:
+    """Open a path as `resolve` allows it, and close it on exec. Raises OSError."""
+    how = (flags | os.O_CLOEXEC).to_bytes(8, "little") + bytes(8) + resolve.to_bytes(8, "little")
+    try:
+        return syscall(SYS_OPENAT2, "openat2", folder, ctypes.c_char_p(path), how, len(how))
+    except StepError as error:
+        raise OSError(error.number, os.strerror(error.number)) from error
+
+
+def set_times(path: bytes, times: bytes | None) -> None:
+    """utimensat with its two timespecs as they are (None: now). Raises OSError."""
+    if _libc.utimensat(-100, path, times, 0) < 0:
+        raise OSError(ctypes.get_errno(), "utimensat")
 
 
 def filesystem_of(path: bytes) -> int:

@@ -36,7 +36,7 @@ def main(plan_fd: int, runner_fd: int, status_fd: int) -> None:
     _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # ignored by the parent, no child could be waited for
     try:
         kernel.prctl(kernel.PR_SET_PDEATHSIG, _signal.SIGKILL, "death with the parent")
-        _prefer_for_the_killer()
+        prefer_for_the_killer()
         _enter_namespaces(plan)
         # the change of credentials has undone it
         kernel.prctl(kernel.PR_SET_PDEATHSIG, _signal.SIGKILL, "death with the parent")
@@ -57,7 +57,7 @@ def main(plan_fd: int, runner_fd: int, status_fd: int) -> None:
     os.waitpid(pid, 0)
 
 
-def _prefer_for_the_killer() -> None:
+def prefer_for_the_killer() -> None:
     """When the machine runs out of memory, the jail goes first."""
     try:
         _write("/proc/self/oom_score_adj", b"500")

@@ -21,8 +21,13 @@ def memory_bytes(pids: list[int], limit: int) -> int:
     exact, dear figure is asked for. Shared memory that nobody has attached counts too.
     """
     unattached = sum(size for _, size in _unattached_segments())
-    total = unattached + sum(_resident_bytes(pid) for pid in pids)
-    return total if total <= limit else unattached + sum(_proportional_bytes(pid) for pid in pids)
+    return unattached + memory_of(pids, limit - unattached)
+
+
+def memory_of(pids: list[int], limit: int) -> int:
+    """The same without shared memory that nobody has attached, which may be others' where there is no namespace."""
+    total = sum(_resident_bytes(pid) for pid in pids)
+    return total if total <= limit else sum(_proportional_bytes(pid) for pid in pids)
 
 
 def own_bytes(pid: int) -> int:
