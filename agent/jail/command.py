@@ -50,6 +50,9 @@ async def run_command(spec: JailSpec, argv: Sequence[str], backend: str = "auto"
         except FrogError as error:
             _say(f"frog-lsp: jail: {error.message}" + (f". {error.hint}" if error.hint else ""))
             return EXIT_NOT_JAILED
+        except OSError as error:
+            _say(f"frog-lsp: jail: it cannot be prepared: {error}. Close programs, or raise their limits.")
+            return EXIT_NOT_JAILED
         try:
             return await _finish(jail, sources, spec.limits.output_bytes)
         finally:

@@ -50,6 +50,14 @@ def sabotaged(number: int, error: int) -> tuple[str, ...]:
         ("chdir", 80, EPERM),
         ("setrlimit", 302, EPERM),
         ("setsid", 112, EPERM),
+        ("mkdir", 83, EPERM),
+        ("symlink", 88, EPERM),
+        ("sethostname", 170, EPERM),
+        ("statfs", 137, ENOSYS),
+        ("pipe2", 293, ENOSYS),
+        ("landlock_restrict_self", 446, EPERM),
+        ("setresuid", 117, EPERM),
+        ("rt_sigaction", 13, EPERM),
     ],
 )
 def test_a_missing_call_means_that_nothing_runs(workspace: Path, call: str, number: int, error: int) -> None:
@@ -209,7 +217,7 @@ def test_a_quota_that_is_met_after_a_good_probe(workspace: Path, what: str) -> N
         "print(asyncio.run(run_command(spec, ['sh', '-c', 'echo RAN; touch ran'], 'namespaces')), flush=True)\n"
         "async def choose():\n"
         "    session = await open_session(spec, b'PK' + bytes(20))\n"
-        "    print(session.info.backend, 'Bash is not available' in str(session.info.reduced))\n"
+        "    print(session.info.backend not in ('namespaces', 'bwrap'), 'Bash is not available' in str(session.info.reduced))\n"
         "    await session.close()\n"
         "asyncio.run(choose())"
     )
@@ -217,5 +225,5 @@ def test_a_quota_that_is_met_after_a_good_probe(workspace: Path, what: str) -> N
     if subprocess.run([*before, "true"], capture_output=True).returncode != 0:
         skip_or_fail("unshare does not work here")
     done = subprocess.run([*before, sys.executable, "-c", code], capture_output=True, text=True, cwd="/", timeout=60)
-    assert done.stdout.split() == ["125", "files", "True"], done
+    assert done.stdout.split() == ["125", "True", "True"], done
     assert not list(workspace.iterdir())
