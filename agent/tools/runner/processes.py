@@ -37,9 +37,17 @@ def has_children() -> bool:
 
 
 def descendants(spared: frozenset[Identity] = frozenset()) -> frozenset[Identity]:
-    """Every living process below this one, without the spared ones and what lies below them."""
+    """Every living process below this one, without the spared ones and what lies below them.
+
+    None in a jail that shows no /proc (backend C): there a session is all that can be found, and what leaves it
+    lives until the end of the run.
+    """
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return frozenset()
     children: dict[int, list[Identity]] = {}
-    for name in os.listdir("/proc"):
+    for name in names:
         if name.isdigit() and (facts := _facts(name)) is not None:
             parent, started = facts
             children.setdefault(parent, []).append((int(name), started))
@@ -73,10 +81,7 @@ def kill_tree(leader: int | None = None, spared: frozenset[Identity] = frozenset
         _send(-leader, signal.SIGKILL)
         _send(leader, signal.SIGKILL)
     while time.monotonic() < end:
-        try:
-            victims = descendants(spared)
-        except OSError:  # no /proc: the session is all that can be found
-            return
+        victims = descendants(spared)
         if not victims:
             return
         for pid, _ in victims:
