@@ -93,7 +93,8 @@ def bwrap_argv(
         words += ["--ro-bind", source, target]
     for name in plan.masked:
         words += ["--ro-bind", "/dev/null", f"/proc/{name}"]
-    for mounted in ("/proc", "/dev", "/"):
+    # root's launcher has limits to set there first
+    for mounted in ("/dev", "/") if plan.privileged else ("/proc", "/dev", "/"):
         words += ["--remount-ro", mounted]
     words += ["--", python, "-I", "-S", "-c", _BOOT, str(numbers["plan"]), str(numbers["status"])]
     return tuple(words)

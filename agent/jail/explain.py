@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 from dataclasses import dataclass
 
 # Ubuntu ships the profile that lets bubblewrap make user namespaces, but does not install it.
@@ -89,9 +90,8 @@ def look_at_host() -> HostState:
 
 def kernel_version(release: str) -> tuple[int, int]:
     """Major and minor of a release such as "6.6.87.2-microsoft-standard-WSL2"; missing parts count as 0."""
-    parts = [*release.split("."), "", ""][:2]
-    major, minor = (int("".join(c for c in part if c.isdigit()) or 0) for part in parts)
-    return major, minor
+    found = re.match(r"(\d+)(?:\.(\d+))?", release)
+    return (int(found[1]), int(found[2] or 0)) if found else (0, 0)
 
 
 def _read_number(path: str) -> int | None:

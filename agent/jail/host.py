@@ -7,7 +7,7 @@ import stat
 import sys
 
 from agent.errors import JailUnavailable
-from agent.jail.explain import explain_platform
+from agent.jail.explain import explain_platform, kernel_version
 from agent.jail.interpreter import inspect_interpreter, project_interpreter, runner_executable
 from agent.jail.plan import HostFacts, looked_at
 from agent.jail.seccomp import UnsupportedMachineError, build_filter
@@ -54,6 +54,7 @@ def gather_host_facts(spec: JailSpec) -> tuple[HostFacts, tuple[str, ...]]:
         runner=runner,
         project=project,
         seccomp=program,
+        kernel=kernel_version(os.uname().release),
     )
     return facts, tuple(notes)
 

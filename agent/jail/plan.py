@@ -78,8 +78,9 @@ class HostFacts:
     """All that the plan depends on besides what was asked for.
 
     `id_ranges` are the identities that this process may map, as (first, count); `kinds` says of each system
-    path whether it is a "folder", a "file", or a link ("link:TARGET"); absent ones are left out. `layers` is a folder
-    for the changes where memory cannot hold them (kernels before 6.6), `copy` what stands in for the workspace.
+    path whether it is a "folder", a "file", or a link ("link:TARGET"); absent ones are left out. `kernel` is its
+    version. `layers` is a folder for the changes where memory cannot hold them (kernels before 6.6), `copy` what
+    stands in for the workspace.
     """
 
     uid: int
@@ -95,6 +96,7 @@ class HostFacts:
     runner: Interpreter
     project: Interpreter
     seccomp: tuple[Instruction, ...]
+    kernel: tuple[int, int] = (0, 0)
     layers: str | None = None
     copy: PrivateCopy | None = None
 
@@ -134,6 +136,7 @@ class Plan:
     layers: str | None
     copy: str | None
     processes: int
+    own_pid_max: bool
     memory_bytes: int
     wall_s: int
     rlimits: tuple[tuple[str, int, int], ...]
@@ -184,6 +187,8 @@ def plan_namespaces(spec: JailSpec, facts: HostFacts, argv: tuple[str, ...] | No
         layers=facts.layers,
         copy=copy.path if copy else None,
         processes=limits.processes,
+        # before, it is of the whole machine, and root could write it even from its own namespaces
+        own_pid_max=facts.kernel >= (6, 14),
         memory_bytes=limits.memory_bytes,
         wall_s=limits.wall_s,
         rlimits=_rlimits(spec, is_root=run_as[0] == 0, is_command=argv is not None),

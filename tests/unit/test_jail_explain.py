@@ -49,4 +49,6 @@ def test_kernel_versions() -> None:
     assert kernel_version("6.6.87.2-microsoft-standard-WSL2") == (6, 6)
     assert kernel_version("6.18.44-fc") == (6, 18)
     assert kernel_version("5.10+deb") == (5, 10)
+    assert kernel_version("6.14-rc1") == (6, 14)
+    assert kernel_version("7") == (7, 0)
     assert kernel_version("strange") == (0, 0)

@@ -8,6 +8,7 @@ from agent.jail.interpreter import Interpreter
 from agent.jail.plan import RUNNER_PATH, HostFacts, plan_namespaces
 from agent.jail.spec import JailLimits, JailSpec
 from agent.jail.start import encode_plan
+from agent.worktree.copying import PrivateCopy
 
 SYSTEM_PYTHON = Interpreter(executable="/usr/bin/python3", real="/usr/bin/python3.11", shown=("/usr",))
 OWN_PYTHON = Interpreter(
@@ -133,3 +134,16 @@ def test_the_plan_is_sent_as_bytes() -> None:
     assert encoded["workspace"] == b"/w\xff"
     assert encoded["rlimits"] == plan.rlimits
     assert encoded["seccomp"] == plan.seccomp
+
+
+def test_the_limit_of_process_numbers_is_set_only_where_it_is_not_of_the_whole_machine() -> None:
+    assert not plan_namespaces(SPEC, replace(FACTS, kernel=(6, 13))).own_pid_max
+    assert plan_namespaces(SPEC, replace(FACTS, kernel=(6, 14))).own_pid_max
+
+
+def test_a_copy_is_bound_in_the_place_of_the_workspace() -> None:
+    copy = PrivateCopy(path="/mnt/frog/copy", index={}, size_bytes=1000, entries=3, left_out=())
+    spec = replace(SPEC, limits=JailLimits(view_bytes=50, view_inodes=7))
+    plan = plan_namespaces(spec, replace(FACTS, copy=copy))
+    assert (plan.copy, plan.view_bytes, plan.view_inodes) == ("/mnt/frog/copy", 1050, 10)
+    assert plan.staging == "/srv"  # the copy is not hidden while the jail is built

@@ -7,6 +7,7 @@ import os
 
 from agent.jail.launcher.init import run_init
 from agent.jail.launcher.kernel import ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY, StepError, set_attributes
+from agent.jail.launcher.mounts import set_kernel_limits
 from agent.jail.launcher.status import StatusPipe
 
 TYPE_CHECKING = False
@@ -36,6 +37,7 @@ def take_root(plan: dict[str, Any]) -> int:
         for name in plan["devices"]:
             if os.path.exists(b"/dev/" + name):
                 set_attributes(b"/dev/" + name, _HARMLESS, "read-only device")
+        set_kernel_limits(plan, b"/proc")  # the kernel counts no processes of root by itself
         set_attributes(b"/proc", _HARMLESS, "read-only proc")
     here = os.stat(plan["workspace"])
     if (here.st_dev, here.st_ino) == (plan["workspace_device"], plan["workspace_inode"]):

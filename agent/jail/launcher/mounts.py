@@ -188,16 +188,21 @@ def _mount_proc(plan: dict[str, Any], root: bytes) -> None:
     proc = root + b"/proc"
     os.mkdir(proc)
     mount(b"proc", proc, b"proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, None, "proc")
-    for kind in (b"user", b"mnt", b"pid", b"net", b"ipc", b"uts", b"cgroup", b"time"):
-        _write(proc + b"/sys/user/max_%s_namespaces" % kind, b"0")
-    # numbers up to 300 are used once only, then the kernel leaves them to daemons; before Linux 6.14 this
-    # belongs to the whole machine and cannot be written: the watchdog of PID 1 counts instead
-    _write(proc + b"/sys/kernel/pid_max", b"%d" % (plan["processes"] + 300))
-    _write(proc + b"/sys/kernel/shmall", b"%d" % (64 * 1024 * 1024 // 4096))
+    set_kernel_limits(plan, proc)
     for name in plan["masked"]:
         if os.path.exists(proc + b"/" + name):
             bind(root + b"/dev/null", proc + b"/" + name, ATTR_RDONLY, "mask")
     set_attributes(proc, ATTR_RDONLY | ATTR_NOSUID | ATTR_NOEXEC, "read-only proc")
+
+
+def set_kernel_limits(plan: dict[str, Any], proc: bytes) -> None:
+    """Set what the kernel counts for our own namespaces, where it lets us."""
+    for kind in (b"user", b"mnt", b"pid", b"net", b"ipc", b"uts", b"cgroup", b"time"):
+        _write(proc + b"/sys/user/max_%s_namespaces" % kind, b"0")
+    if plan["own_pid_max"]:  # else the watchdog of PID 1 counts
+        # numbers up to 300 are used once only, then the kernel leaves them to daemons
+        _write(proc + b"/sys/kernel/pid_max", b"%d" % (plan["processes"] + 300))
+    _write(proc + b"/sys/kernel/shmall", b"%d" % (64 * 1024 * 1024 // 4096))
 
 
 def _write(path: bytes, value: bytes) -> None:
