@@ -12,10 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from agent.errors import ContextOverflow
-from agent.model.engine_context import MICRO_BATCH_TOKENS, Context, DecodeError, LoadedModel
+from agent.model.engine_context import Context, DecodeAbortedError, LoadedModel, Tuning
 from agent.model.engine_sampling import Sampler
 from agent.model.ledger import Ledger
 from agent.model.memory import CHECKPOINT_BYTES
+from agent.model.prefixes import PrefixStore
 from agent.model.tool_calls import Finish
 
 
@@ -42,7 +43,10 @@ class ThoughtLimit:
 
 
 class Engine:
-    """One model, one context, one conversation at a time. Not thread-safe, but for `abort`."""
+    """One model, one context, one conversation at a time. Not thread-safe, but for `abort`.
+
+    With `prefixes`, the beginning that `rewind` names is taken from there, or put there once it has been read.
+    """
 
     def __init__(
         self,
@@ -52,32 +56,44 @@ class Engine:
         n_threads: int,
         checkpoint_bytes: int = CHECKPOINT_BYTES,
         abort: threading.Event | None = None,
+        tuning: Tuning | None = None,
+        prefixes: PrefixStore | None = None,
     ) -> None:
         self.abort = abort or threading.Event()
         self.model = model
         self.vocab = model.vocab
         self.n_ctx = n_ctx
-        self._context = Context(model, n_ctx=n_ctx, n_threads=n_threads, abort=self.abort)
+        self._context = Context(model, n_ctx=n_ctx, n_threads=n_threads, abort=self.abort, tuning=tuning or Tuning())
         self.ledger = Ledger(checkpoint_bytes)
+        self._prefixes = prefixes
+        self._n_unkept_prefix = 0
         self._is_sound = True
 
     def close(self) -> None:
         """Free the context; the model stays. Idempotent."""
         self._context.close()
 
-    def rewind(self, tokens: Sequence[int]) -> int:
+    def rewind(self, tokens: Sequence[int], *, n_prefix: int = 0) -> int:
         """Keep as much of the memory as is a beginning of `tokens`; returns how many of them are there now.
 
-        At least one token is always left to decode, since a restored state has no logits.
+        At least one token is always left to decode, since a restored state has no logits. The first `n_prefix`
+        tokens are a beginning that other conversations share.
         """
         n_common = min(self.ledger.common(tokens), len(tokens) - 1)
         if n_common < len(self.ledger) or not self._is_sound:
             self._restore(n_common)
+        self._n_unkept_prefix = 0
+        if self._prefixes is not None and len(self.ledger) < n_prefix < len(tokens):
+            self._load_prefix(self._prefixes, tokens[:n_prefix])
+            self._n_unkept_prefix = n_prefix if len(self.ledger) < n_prefix else 0
         return len(self.ledger)
 
     def save(self, *, lasting: bool = False) -> None:
         """Keep a checkpoint of what is in memory now."""
         self.ledger.save(self._context.save_state(), lasting=lasting)
+        if self._prefixes is not None and len(self.ledger) == self._n_unkept_prefix:
+            self._n_unkept_prefix = 0
+            self._prefixes.store(self.ledger.tokens, self._context.save_all())
 
     def read(self, tokens: Sequence[int], on_progress: Callable[[int], None] = lambda _: None) -> None:
         """Decode a prompt behind what is there; `on_progress` gets the number of tokens done so far.
@@ -89,8 +105,9 @@ class Engine:
                 f"{len(self.ledger) + len(tokens):,} tokens of conversation do not fit the context of {self.n_ctx:,}",
                 "Use a larger context, or describe a smaller issue.",
             )
-        for at in range(0, len(tokens), MICRO_BATCH_TOKENS):
-            batch = tokens[at : at + MICRO_BATCH_TOKENS]
+        step = self._context.batch_tokens
+        for at in range(0, len(tokens), step):
+            batch = tokens[at : at + step]
             self._decode(batch)
             on_progress(at + len(batch))
 
@@ -142,18 +159,30 @@ class Engine:
         )
 
     def _decode(self, tokens: Sequence[int]) -> None:
+        """Decode one micro-batch, only ever onto a state that is that of the ledger."""
         if not self._is_sound or self._context.n_held != len(self.ledger):
-            raise DecodeError("the state in memory is not that of the ledger")
+            self._repair()
+        self._decode_onto_sound(tokens)
+
+    def _decode_onto_sound(self, tokens: Sequence[int]) -> None:
+        if self.abort.is_set():
+            raise DecodeAbortedError
         self._is_sound = False
         self._context.decode(tokens, len(self.ledger))
         self._is_sound = True
         self.ledger.append(tokens)
 
+    def _repair(self) -> None:
+        """Make the memory that of the ledger again: back to a checkpoint, then decode what it lacks."""
+        tokens = list(self.ledger.tokens)
+        self._restore(len(tokens))
+        step = self._context.batch_tokens
+        for at in range(len(self.ledger), len(tokens), step):
+            self._decode_onto_sound(tokens[at : at + step])
+
     def _restore(self, n_tokens: int) -> None:
         """Go back to the last checkpoint of at most `n_tokens`, or to nothing."""
         point = self.ledger.checkpoint(n_tokens)
-        if point is not None and not self.model.needs_state:
-            point = None
         if not self.model.needs_state and self._context.restore(b"", n_tokens):
             self.ledger.roll_back(n_tokens)
         elif point is not None and self._context.restore(point.state, point.n_tokens):
@@ -162,3 +191,14 @@ class Engine:
             self._context.clear()
             self.ledger.roll_back(0)
         self._is_sound = True
+
+    def _load_prefix(self, prefixes: PrefixStore, tokens: Sequence[int]) -> None:
+        state = prefixes.load(tokens)
+        if state is None:
+            return
+        if self._context.restore_all(state, len(tokens)):
+            self.ledger.adopt(tokens)
+            self.save(lasting=True)
+        else:
+            self.ledger.roll_back(0)
+            prefixes.reject(tokens, "llama.cpp does not take it")

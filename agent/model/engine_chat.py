@@ -41,6 +41,8 @@ class Conversation:
         self._marks: list[int] = []
         self._end_token: int | None = None
         self._n_reused = self._n_left_over = 0
+        self._n_asked: int | None = None
+        self._reported = (0, 0)
         self._is_open = False
         self._is_new = True
 
@@ -62,14 +64,15 @@ class Conversation:
         n_issue = next(
             (i for i, (a, b) in enumerate(zip(tokens, through_issue, strict=False)) if a != b), len(through_issue)
         )
-        n_there = self._engine.rewind(tokens)
+        n_there = self._engine.rewind(tokens, n_prefix=len(before))
         if self._is_new:
             self._engine.ledger.start_counting()
+            self._reported = (self._engine.ledger.evaluated_tokens, self._engine.ledger.redecoded_tokens)
         self._is_new = False
         self._pending = tokens[n_there:]
         self._marks = [n for n in (len(before), n_issue - _MARGIN_TOKENS) if n > n_there]
         self._end_token = None
-        self._n_reused, self._n_left_over = n_there, 0
+        self._n_reused, self._n_left_over, self._n_asked = n_there, 0, None
         self._is_open = True
 
     def recall(self, turn: Turn, observations: Sequence[Observation]) -> None:
@@ -87,7 +90,11 @@ class Conversation:
         on_text: Callable[[str], None],
         on_prefill: Callable[[int, int], None],
     ) -> Reply:
-        """Answer. Raises ContextOverflow (the conversation goes on as before), ModelQueryError, DecodeAbortedError."""
+        """Answer. Raises ContextOverflow (the conversation goes on as before), ModelQueryError, DecodeAbortedError.
+
+        After the last two the conversation stands before its answer, observations included: it may be asked again
+        with none.
+        """
         if not self._is_open or self._sampler is None:
             raise ModelQueryError("no conversation has begun", "Begin one first.")
         engine, began = self._engine, time.monotonic()
@@ -97,14 +104,14 @@ class Conversation:
         if not pending:
             raise ModelQueryError("there is nothing to answer", "Give the observations of the last turn.")
         n_counted = self._n_left_over or int(pending[0] == self._end_token)  # as completion, with the last turn
-        n_new = self._n_reused + len(pending) - n_counted
+        n_new = self._n_asked or self._n_reused + len(pending) - n_counted
         if len(engine.ledger) + len(pending) >= engine.n_ctx:
             needed = len(engine.ledger) + len(pending)
             raise ContextOverflow(
                 f"{needed:,} tokens of conversation do not fit the context of {engine.n_ctx:,}",
                 "Use a larger --context, or describe a smaller issue.",
             )
-        evaluated, redecoded = engine.ledger.evaluated_tokens, engine.ledger.redecoded_tokens
+        question, self._n_asked = [*engine.ledger.tokens, *pending], n_new
         try:
             self._read(pending, on_prefill)
             made = engine.generate(
@@ -114,16 +121,18 @@ class Conversation:
                 thought_limit=self._thought_limit(thought_tokens),
             )
         except DecodeAbortedError:
-            self._is_open = False
+            self._ask_again(question)
             raise
         except DecodeError as error:
-            self._is_open = False
+            self._ask_again(question)
             raise ModelQueryError(
                 f"the model failed: {error}", "Start the run again; its changes so far are kept."
             ) from error
         self._pending, self._n_left_over = list(made.left_over), len(made.left_over)
         self._end_token = made.end_token
-        self._n_reused = 0
+        self._n_reused, self._n_asked = 0, None
+        evaluated, redecoded = self._reported
+        self._reported = (engine.ledger.evaluated_tokens, engine.ledger.redecoded_tokens)
         return Reply(
             raw=made.text,
             finish=made.finish,
@@ -137,6 +146,10 @@ class Conversation:
             context_tokens=len(engine.ledger) + 1,
             duration_s=time.monotonic() - began,
         )
+
+    def _ask_again(self, question: Sequence[int]) -> None:
+        """Stand before the answer to `question`, the tokens of the whole conversation so far."""
+        self._pending = list(question[self._engine.rewind(question) :])
 
     def _read(self, pending: Sequence[int], on_prefill: Callable[[int, int], None]) -> None:
         """Decode the prompt with checkpoints on the way and one token before its end.

@@ -5,14 +5,23 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from agent.errors import ModelFileError, ModelUnavailable
 from agent.model.engine_library import load_library
 from agent.model.engine_vocab import Vocab
 
 MICRO_BATCH_TOKENS = 256
+SMALLEST_BATCH_TOKENS = 16
+LONGEST_BATCH_S = 0.15
+"""Where a decode cannot be stopped in its middle, a micro-batch takes no longer: a cancel waits for one of them."""
+
+CacheType = Literal["f16", "q8_0"]
+FlashAttention = Literal["auto", "on", "off"]
+_CACHE_TYPES: dict[CacheType, int] = {"f16": 1, "q8_0": 8}  # ggml_type
 _SEQUENCE = 0
 _ABORTED = 2  # what llama_decode returns when the abort callback said so
 
@@ -25,8 +34,25 @@ class DecodeAbortedError(DecodeError):
     """The abort flag was set."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tuning:
+    """How a context uses memory and time.
+
+    `n_rs_seq`: states kept within a decode, so that so many drafted tokens can be taken back; each costs another
+    recurrent state. A cache of 8 bits needs flash attention: with "auto" it is then switched on.
+    """
+
+    micro_batch_tokens: int = MICRO_BATCH_TOKENS
+    cache_type: CacheType = "f16"
+    flash_attention: FlashAttention = "auto"
+    n_rs_seq: int = 0
+
+
 class LoadedModel:
-    """The weights. Raises ModelFileError where llama.cpp refuses the file."""
+    """The weights. Raises ModelFileError where llama.cpp refuses the file.
+
+    `stops_within_decode`: whether the abort flag is seen in the middle of a decode; only the processor does that.
+    """
 
     def __init__(
         self, path: str, *, n_gpu_layers: int | None, repack: bool, on_progress: Callable[[float], bool]
@@ -38,7 +64,10 @@ class LoadedModel:
         params.load_mtp = False
         if n_gpu_layers is None:
             n_gpu_layers = 999 if lib.llama_supports_gpu_offload() else 0
+        elif n_gpu_layers < 0:
+            n_gpu_layers = 999
         params.n_gpu_layers = n_gpu_layers
+        self.stops_within_decode = n_gpu_layers == 0 or not lib.llama_supports_gpu_offload()
         callback = lib.llama_progress_callback(lambda share, _data: on_progress(share))
         params.progress_callback = callback
         self._lib = lib
@@ -61,15 +90,26 @@ class LoadedModel:
 class Context:
     """The memory of one conversation. `abort` may be set from another thread at any time.
 
-    Raises ModelUnavailable where the memory for it cannot be had.
+    `batch_tokens` is the largest micro-batch, sized so that a cancel does not wait for long. Raises ModelUnavailable
+    where the memory for it cannot be had.
     """
 
-    def __init__(self, model: LoadedModel, *, n_ctx: int, n_threads: int, abort: threading.Event) -> None:
+    def __init__(
+        self, model: LoadedModel, *, n_ctx: int, n_threads: int, abort: threading.Event, tuning: Tuning
+    ) -> None:
         lib = load_library()
         params = lib.llama_context_default_params()
         params.n_ctx = n_ctx
-        params.n_batch = params.n_ubatch = min(MICRO_BATCH_TOKENS, n_ctx)
+        params.n_batch = params.n_ubatch = min(tuning.micro_batch_tokens, n_ctx)
         params.n_seq_max = 1
+        params.n_rs_seq = tuning.n_rs_seq
+        params.type_k = params.type_v = _CACHE_TYPES[tuning.cache_type]
+        needs_flash = tuning.cache_type != "f16"
+        params.flash_attn_type = {
+            "auto": lib.LLAMA_FLASH_ATTN_TYPE_ENABLED if needs_flash else lib.LLAMA_FLASH_ATTN_TYPE_AUTO,
+            "on": lib.LLAMA_FLASH_ATTN_TYPE_ENABLED,
+            "off": lib.LLAMA_FLASH_ATTN_TYPE_DISABLED,
+        }[tuning.flash_attention]
         params.n_threads = params.n_threads_batch = n_threads
         params.no_perf = True
         self._lib = lib
@@ -81,10 +121,14 @@ class Context:
             raise ModelUnavailable(
                 f"llama.cpp could not make a context of {n_ctx:,} tokens", "Ask for a smaller --context."
             )
-        lib.llama_set_abort_callback(self.raw, self._callback, ctypes.c_void_p(0))
         self._memory = lib.llama_get_memory(self.raw)
         self._batch = lib.llama_batch_init(params.n_batch, 0, 1)
         self._needs_state = model.needs_state
+        self.batch_tokens = int(params.n_batch)
+        if model.stops_within_decode:
+            lib.llama_set_abort_callback(self.raw, self._callback, ctypes.c_void_p(0))
+        else:
+            self.batch_tokens = fit_batch(self._time_decode, self.batch_tokens)
 
     def close(self) -> None:
         """Free the memory. Idempotent."""
@@ -131,6 +175,25 @@ class Context:
             raise DecodeError(f"saving the state gave {n} of {size} bytes")
         return bytes(buffer)
 
+    def save_all(self) -> bytes:
+        """The whole state, attention cache included: what `restore_all` makes the memory from again."""
+        size = int(self._lib.llama_state_seq_get_size_ext(self.raw, _SEQUENCE, 0))
+        buffer = (ctypes.c_uint8 * size)()
+        n = int(self._lib.llama_state_seq_get_data_ext(self.raw, buffer, size, _SEQUENCE, 0))
+        if n != size:
+            raise DecodeError(f"saving the whole state gave {n} of {size} bytes")
+        return bytes(buffer)
+
+    def restore_all(self, state: bytes, n_tokens: int) -> bool:
+        """Fill an emptied memory with a whole state of `n_tokens` tokens; where that fails it is empty, and False."""
+        self.clear()
+        buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+        n = int(self._lib.llama_state_seq_set_data_ext(self.raw, buffer, len(state), _SEQUENCE, 0))
+        if n == len(state) and self.n_held == n_tokens:
+            return True
+        self.clear()
+        return False
+
     def restore(self, state: bytes, n_tokens: int) -> bool:
         """Go back to a saved state of `n_tokens` tokens. False: it cannot be done, and the memory must be cleared."""
         if self._needs_state:
@@ -145,3 +208,25 @@ class Context:
     def clear(self) -> None:
         """Forget everything."""
         self._lib.llama_memory_clear(self._memory, True)
+
+    def _time_decode(self, n_tokens: int) -> float:
+        begun = time.perf_counter()
+        self.decode([0] * n_tokens, 0)
+        self._lib.llama_synchronize(self.raw)
+        took_s = time.perf_counter() - begun
+        self.clear()
+        return took_s
+
+
+def fit_batch(time_s: Callable[[int], float], most_tokens: int) -> int:
+    """The largest micro-batch, by doubling, of which `time_s` says that it takes at most 150 ms.
+
+    The first decode warms up what is only made once, and is not counted.
+    """
+    n = min(SMALLEST_BATCH_TOKENS, most_tokens)
+    time_s(n)
+    while n < most_tokens and 2 * time_s(n) <= LONGEST_BATCH_S:
+        n = min(2 * n, most_tokens)
+    while n > SMALLEST_BATCH_TOKENS and time_s(n) > LONGEST_BATCH_S:
+        n //= 2
+    return n

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import os
 import sys
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+import llama_cpp as package
 from llama_cpp import llama_cpp
 
 lib: Any = llama_cpp
@@ -40,3 +45,14 @@ def load_library() -> Any:
         lib.llama_log_set(_log.callback, ctypes.c_void_p(0))
         lib.llama_backend_init()
     return lib
+
+
+@cache
+def engine_build() -> str:
+    """What tells this build of llama.cpp from every other: a hash of the libraries themselves, in hex."""
+    folder = Path(os.environ.get("LLAMA_CPP_LIB_PATH") or Path(package.__file__).parent / "lib")
+    digest = hashlib.sha256(package.__version__.encode())
+    for path in sorted({path.resolve() for path in folder.iterdir() if path.is_file()}):
+        digest.update(path.name.encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()

@@ -18,7 +18,8 @@ class Checkpoint:
 class Ledger:
     """The tokens in the model's memory, append-only between rollbacks.
 
-    `evaluated_tokens` counts each token the first time it is decoded, `redecoded_tokens` every time after that.
+    `evaluated_tokens` counts each token the first time it is decoded, `redecoded_tokens` every time after that. The
+    saved states have at most `checkpoint_bytes` together, but the last one is always kept.
     """
 
     def __init__(self, checkpoint_bytes: int) -> None:
@@ -43,6 +44,12 @@ class Ledger:
         if n_same < len(again):
             del self._seen[at + n_same :]
         self._seen += tokens[len(self._seen) - at :]
+
+    def adopt(self, tokens: Sequence[int]) -> None:
+        """These tokens are there, alone, and were not decoded: their state was kept from another time."""
+        self.tokens = list(tokens)
+        self._seen = list(tokens)
+        self._checkpoints.clear()
 
     def common(self, tokens: Sequence[int]) -> int:
         """How many tokens at the beginning are the same."""

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from agent.errors import ContextOverflow, ModelQueryError
+from agent.errors import ContextOverflow
 from agent.model.chat_format import ChatFormat, Part
 from agent.model.sampling import Sampling
 from agent.types import Observation, ToolCall, Turn, Usage
+from quant import synth
+from quant.synth_shape import find_shape
 from tests.model.tiny import CONTROL, TAGS, TEMPLATE
 
 pytestmark = pytest.mark.model
@@ -29,14 +32,27 @@ def model(tiny_path: Path) -> Iterator[Any]:
     loaded.close()
 
 
+@pytest.fixture(scope="module")
+def wide_model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Heads of 32 values, the least that a cache of 8 bits can hold."""
+    pytest.importorskip("llama_cpp", reason="llama-cpp-python is not installed: run `make setup`")
+    from agent.model.engine_context import LoadedModel
+
+    shape = replace(find_shape("tiny"), head_size=32)
+    path = synth.write_model(tmp_path_factory.mktemp("wide") / "wide.gguf", shape)
+    loaded = LoadedModel(str(path), n_gpu_layers=None, repack=True, on_progress=lambda _: True)
+    yield loaded
+    loaded.close()
+
+
 @pytest.fixture
 def make_engine(require_model: None, model: Any) -> Iterator[Any]:
     from agent.model.engine import Engine
 
     made: list[Any] = []
 
-    def make(n_ctx: int = 2048, **more: Any) -> Any:
-        made.append(Engine(model, n_ctx=n_ctx, n_threads=1, **more))
+    def make(n_ctx: int = 2048, of: Any = None, **more: Any) -> Any:
+        made.append(Engine(of or model, n_ctx=n_ctx, n_threads=1, **more))
         return made[-1]
 
     yield make
@@ -147,8 +163,10 @@ def test_abort_then_go_on_is_as_if_nothing_had_been(make_engine: Any, when: str)
     with pytest.raises(DecodeAbortedError):
         say(chat, ["answer " * 120], **({"on_prefill": stop} if when == "prefill" else {"on_text": stop}))
     engine.abort.clear()
-    with pytest.raises(ModelQueryError):
-        say(chat)
+    again = say(chat)  # the observations are there already
+    assert again.raw == second.raw
+    assert again.usage.prompt_tokens == second.usage.prompt_tokens
+    assert again.usage.evaluated_tokens == second.usage.evaluated_tokens
     chat.begin("S", [], "word " * 300, 1)
     assert say(chat).raw == first.raw
     assert say(chat, ["answer " * 120]).raw == second.raw
@@ -179,18 +197,102 @@ def test_abort_in_the_middle_of_a_batch_stops_and_never_poisons(make_engine: Any
     assert np.abs(logits(engine) - logits(fresh)).max() < 1e-3
 
 
-def test_reading_without_restoring_is_refused(make_engine: Any) -> None:
-    from agent.model.engine_context import DecodeAbortedError, DecodeError
+@pytest.mark.parametrize("harm", ["abort", "bad token", "foreign cut"])
+def test_nothing_is_decoded_onto_a_state_that_is_not_that_of_the_ledger(make_engine: Any, harm: str) -> None:
+    from agent.model.engine_context import DecodeError
 
+    engine, fresh = make_engine(), make_engine()
+    for one in (engine, fresh):
+        one.read(list(range(100)))
+        one.save()
+        one.read(list(range(50)))
+    if harm == "abort":
+        timer = threading.Timer(0.004, engine.abort.set)
+        timer.start()
+        with pytest.raises(DecodeError):
+            engine.read([7] * 1800)
+        timer.join()
+        engine.abort.clear()
+        engine.rewind([*range(100), *range(50), 1])
+    elif harm == "bad token":  # llama_decode itself refuses
+        with pytest.raises(DecodeError, match="llama_decode returned"):
+            engine.read([engine.vocab.n_tokens + 5])
+    else:
+        engine._context.clear()
+    engine.rewind([*range(100), *range(50), 1])
+    for tokens in ([*range(50)][len(engine.ledger) - 100 :], [1]):
+        engine.read(tokens)
+    fresh.read([1])
+    assert engine.ledger.tokens == fresh.ledger.tokens
+    assert np.abs(logits(engine) - logits(fresh)).max() == 0
+
+
+@pytest.mark.parametrize(("harm", "redecoded"), [("cleared", 150), ("foreign", 50)])
+def test_a_decode_repairs_the_state_by_itself(make_engine: Any, harm: str, redecoded: int) -> None:
+    engine, fresh = make_engine(), make_engine()
+    for one in (engine, fresh):
+        one.read(list(range(100)))
+        one.save()
+        one.read(list(range(50)))
+    if harm == "cleared":
+        engine._context.clear()
+    else:
+        engine._context.decode([7, 7, 7], 150)
+    for one in (engine, fresh):
+        one.read([1])
+    assert engine.ledger.tokens == fresh.ledger.tokens
+    assert engine.ledger.redecoded_tokens == redecoded  # all, or what lies behind the checkpoint
+    assert np.abs(logits(engine) - logits(fresh)).max() == 0
+
+
+def test_ten_answers_to_one_question_are_equal(make_engine: Any) -> None:
+    engine = make_engine(4096)
+    chat = conversation(engine)
+    chat.begin("S", [], "word " * 100, 1)
+    say(chat)
+    texts, tables = set(), []
+    for _ in range(10):
+        before = list(engine.ledger.tokens)
+        texts.add(say(chat, ["answer " * 30]).raw if not tables else say(chat).raw)
+        question = engine.ledger.checkpoint(len(engine.ledger)).n_tokens + 1
+        tables.append(logits(engine))
+        assert len(before) < question
+        chat._ask_again(engine.ledger.tokens[:question])
+    assert len(texts) == 1
+    assert all(np.abs(table - tables[0]).max() == 0 for table in tables)
+    assert engine.ledger.redecoded_tokens >= 9  # each time one token of the question at least
+
+
+@pytest.mark.parametrize("cache_type", ["f16", "q8_0"])
+@pytest.mark.parametrize("n_rs_seq", [0, 3])
+def test_each_tuning_goes_back_exactly(make_engine: Any, wide_model: Any, cache_type: Any, n_rs_seq: int) -> None:
+    from agent.model.engine_context import Tuning
+
+    tuning = Tuning(cache_type=cache_type, n_rs_seq=n_rs_seq, micro_batch_tokens=64)
+    engine, fresh = (make_engine(of=wide_model, tuning=tuning) for _ in range(2))
+    prompt = [i % 250 for i in range(128)]
+    for one in (engine, fresh):
+        one.read(prompt)
+        one.save()
+    engine.read([9] * 40)
+    assert engine.rewind([*prompt, 5]) == len(prompt)
+    engine.read([5])
+    fresh.read([5])
+    assert np.abs(logits(engine) - logits(fresh)).max() == 0
+
+
+def test_checkpoints_keep_to_their_budget_of_bytes(make_engine: Any) -> None:
     engine = make_engine()
-    engine.abort.set()
-    with pytest.raises(DecodeAbortedError):
-        engine.read([1, 2, 3])
-    engine.abort.clear()
-    with pytest.raises(DecodeError, match="not that of the ledger"):
-        engine.read([1, 2, 3])
-    engine.rewind([1, 2, 3])
-    engine.read([1, 2, 3])
+    engine.read([1])
+    engine.save(lasting=True)
+    size = len(engine.ledger.checkpoint(1).state)
+    small = make_engine(checkpoint_bytes=3 * size)
+    for i in range(10):
+        small.read([i])
+        small.save(lasting=i == 0)
+    kept = small.ledger._checkpoints
+    assert sum(len(point.state) for point in kept) <= 3 * size
+    assert [point.n_tokens for point in kept] == [1, 9, 10]  # the lasting one, and the last
 
 
 def test_redecoding_is_counted_apart(make_engine: Any) -> None:
