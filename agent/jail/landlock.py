@@ -15,7 +15,6 @@ from agent.jail.landlock_consent import has_consent
 from agent.jail.landlock_filter import build_landlock_filter, emulated_numbers
 from agent.jail.landlock_plan import DEVICES, ETC, RUNNER, LandlockFacts, LandlockPlan, plan_landlock
 from agent.jail.launched import LaunchedJail, start_launched
-from agent.jail.launcher import kernel
 from agent.jail.seccomp import Instruction, UnsupportedMachineError
 from agent.jail.spec import JailSpec
 from agent.jail.start import Launch, lay_out
@@ -92,6 +91,8 @@ def _check_kernel() -> tuple[Instruction, ...]:
         raise JailUnavailable(
             f"jail `landlock` has no table of system calls for {error}", "The four file tools still work."
         ) from error
+    from agent.jail.launcher import kernel  # brings ctypes, which no other backend needs in the server
+
     version = kernel.landlock_version()
     if version == 0:
         raise JailUnavailable(
