@@ -12,7 +12,7 @@ from pathlib import Path
 
 from agent.jail.command import run_command
 from agent.jail.spec import JailSpec, parse_limits
-from tests.support import workspace_hash
+from tests.support import config_home_with_consent, workspace_hash
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 NOBODY = 65534
@@ -86,12 +86,14 @@ def frog_jail(
     )
     python, prefix = sys.executable, list(before)
     environment = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": str(home or Path.home())}
+    if backend == "landlock":
+        environment["XDG_CONFIG_HOME"] = str(config_home_with_consent())
     if as_nobody:
         python = "/usr/bin/python3"
         prefix = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *prefix]
     hash_before = workspace_hash(workspace, times=True)
     done = subprocess.run(
-        [*prefix, python, "-c", code, str(workspace), *argv],
+        [*prefix, python, "-P", "-c", code, str(workspace), *argv],
         capture_output=True,
         text=True,
         env=environment,
