@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support import workspace_hash
+from tests.support import config_home_with_consent, workspace_hash
 
 # a busy machine is no bug: what is slow is found by the time-out of the test
 settings.register_profile("frog", deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None)
@@ -48,7 +48,7 @@ def require_jail() -> None:
         skip_or_fail(f"the jail cannot be had here: {outcome.reason}")
 
 
-@pytest.fixture(scope="session", params=("namespaces", "bwrap"))
+@pytest.fixture(scope="session", params=("namespaces", "bwrap", "landlock"))
 def backend(request: pytest.FixtureRequest) -> str:
     """The name of each backend that runs commands, where it can be had."""
     from agent.jail.backends import chosen
@@ -58,6 +58,14 @@ def backend(request: pytest.FixtureRequest) -> str:
     if not outcome.usable:
         skip_or_fail(f"jail `{request.param}` cannot be had here: {outcome.reason}")
     return str(request.param)
+
+
+@pytest.fixture(autouse=True)
+def agreed_to_the_reduced_jail(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Backend C runs commands for who agreed to it: the user of the tests that try it did."""
+    callspec = getattr(request.node, "callspec", None)
+    if callspec and callspec.params.get("backend") == "landlock":
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(config_home_with_consent()))
 
 
 @pytest.fixture

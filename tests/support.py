@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import hashlib
 import os
+import shutil
 import stat
+import tempfile
+from pathlib import Path
 
 
 def workspace_hash(root: str | os.PathLike[str], *, times: bool = False) -> str:
@@ -32,3 +37,16 @@ def workspace_hash(root: str | os.PathLike[str], *, times: bool = False) -> str:
 
     visit(top)
     return digest.hexdigest()
+
+
+@functools.cache
+def config_home_with_consent() -> Path:
+    """A config folder of a user who agreed to the reduced jail `landlock`; every user may read it."""
+    folder = Path(tempfile.mkdtemp(prefix="frog-config-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    consent = folder / "frog-lsp" / "jail-consent.json"
+    consent.parent.mkdir()
+    consent.write_text('{"landlock": {}}')
+    for path, mode in ((folder, 0o755), (consent.parent, 0o755), (consent, 0o644)):
+        path.chmod(mode)
+    return folder

@@ -106,6 +106,10 @@ class World:
         os.link(self.folder / "twin", self.workspace / "twin")
         (self.workspace / "kept.py").write_text("kept = True\n")
         self.archive.write_bytes(archive())
+        # backend C runs commands only for who agreed to it
+        consent = self.home / ".config/frog-lsp/jail-consent.json"
+        consent.parent.mkdir(parents=True)
+        consent.write_text('{"landlock": {}}')
 
     def _serve(self, family: int, address: Any, kind: int = socket.SOCK_STREAM) -> Any:
         server = self._stack.enter_context(socket.socket(family, kind))
@@ -214,9 +218,13 @@ class World:
             str(self.other_home),
             *([str(self.root / "cache")] if backend == "namespaces" else []),
         ]
-        return Attacker(
-            command, self, {"marks": marks, "is_control": False, "parent": 1, "scratch": "."}, cwd=Path("/")
-        )
+        targets = {"marks": marks, "is_control": False, "parent": 1, "scratch": "."}
+        if backend != "landlock":
+            return Attacker(command, self, targets, cwd=Path("/"))
+        # a copy at another path, and the first process of ours that a jailed one might reach
+        attacker = Attacker(command, self, targets | {"workspace": "."}, cwd=Path("/"))
+        attacker.aim(parent=attacker.supervisor())
+        return attacker
 
     def snapshot(self) -> dict[str, object]:
         """Everything on the host's side that an attack could have changed, or left a trace in."""
@@ -279,6 +287,18 @@ class Attacker:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         return json.loads(line) if line else {"error": "the attacker is gone"}
+
+    def aim(self, **targets: Any) -> None:
+        """Give the attacks from now on other targets."""
+        self._targets |= targets
+
+    def supervisor(self) -> int:
+        """In backend C: the child of the child of the server."""
+        pid = self._process.pid
+        for _ in range(2):
+            threads = Path(f"/proc/{pid}/task").iterdir()
+            (pid,) = (int(child) for thread in threads for child in (thread / "children").read_text().split())
+        return pid
 
     def attempt(self, case: str) -> dict[str, Any]:
         assert self._process.stdin is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from agent.jail.spec import JailSpec
 from agent.tool_lines import serve_tool_lines
+from tests.jail.reduced import SCENARIOS_THAT_FAIL
 
 CASES = json.loads((Path(__file__).parent / "tools.json").read_text())
 FILE_CASES = [case for case in CASES if not any(name == "Bash" for name, _ in case["calls"])]
@@ -42,6 +44,10 @@ def tree(root):
     return found
 
 
+REMARK = re.compile(r"\n\[Commands run in a copy of .*\]$")
+"""What backend C says once, after the first command."""
+
+
 def check(observation, expected):
     for how, text in expected.items():
         if how == "equals":
@@ -67,6 +73,8 @@ async def run_case(case, backend, tmp_path, sealed):
     sealed(before)
     lines = [json.dumps({"name": name, "arguments": arguments}).encode() for name, arguments in case["calls"]]
     observations, last = await serve(before, lines, backend)
+    if backend == "landlock":
+        observations = [REMARK.sub("", observation) for observation in observations]
     for observation, wanted in zip(observations, case["observations"], strict=True):
         check(observation, wanted)
     assert [change["path"] for change in last["changes"]] == sorted(case.get("after", {}))
@@ -83,6 +91,8 @@ def apply(folder, patch):
 @pytest.mark.jail
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 async def test_in_the_jail(case, tmp_path, sealed, backend):
+    if backend == "landlock" and case["name"] in SCENARIOS_THAT_FAIL:
+        pytest.skip(f"not promised by `landlock`: {SCENARIOS_THAT_FAIL[case['name']]}")
     await run_case(case, backend, tmp_path, sealed)
 
 

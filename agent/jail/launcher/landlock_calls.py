@@ -54,11 +54,9 @@ class Calls:
         self._roots = [(os.path.realpath(root), os.open(root, os.O_PATH | os.O_DIRECTORY)) for root in roots]
 
     def answer(self) -> None:
-        """Take one question and answer it; it may be gone by then."""
+        """Take one question and answer it; who asked may be gone by then. Raises StepError where none can be taken."""
         buffer = bytearray(_NOTIFICATION_BYTES)
-        try:
-            fcntl.ioctl(self.listener, _RECEIVE, buffer)
-        except OSError:
+        if not self._request(_RECEIVE, buffer):
             return
         words = memoryview(buffer)
         number = 0
@@ -69,10 +67,17 @@ class Calls:
         except Exception:  # whatever it was that was asked: no
             number = errno.EPERM
         reply = bytes(words[:8]) + bytes(8) + (-number).to_bytes(4, "little", signed=True) + bytes(4)
+        self._request(_SEND, bytearray(reply))
+
+    def _request(self, number: int, buffer: bytearray) -> bool:
+        """False where the asking process is gone."""
         try:
-            fcntl.ioctl(self.listener, _SEND, reply)
-        except OSError:
-            return
+            fcntl.ioctl(self.listener, number, buffer)
+        except OSError as error:
+            if error.errno in (errno.ENOENT, errno.EINTR):
+                return False
+            raise kernel.StepError("user notification", error.errno or 0) from error
+        return True
 
     def _do(self, question: bytes, thread: int, words: memoryview) -> None:
         name = self._names[int.from_bytes(words[16:20], "little")]

@@ -286,6 +286,6 @@ def kill_the_first_process_of_the_jail(t):
         victim = subprocess.Popen([sys.executable, "-I", "-S", "-c", "import time; time.sleep(30)"])
         os.kill(victim.pid, signal.SIGKILL)
         return victim.wait() == -9
-    os.kill(1, signal.SIGKILL)
+    os.kill(t["parent"], signal.SIGKILL)
     time.sleep(0.2)
     return False  # the end of everything would show it
