@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from agent.jail.probe import probe_bwrap, probe_by_running
 from agent.jail.session import open_session
 from agent.jail.spec import JailLimits, JailSpec
 from tests.conftest import skip_or_fail
-from tests.jail.jailed import frog_jail
+from tests.jail.jailed import REPOSITORY, frog_jail
 from tests.jail.test_jail_bombs import BOMBS
 from tests.jail.test_jail_closed import EINVAL, ENOSYS, EPERM, sabotaged
 from tests.jail.test_jail_session import ask, start, zipapp
@@ -199,3 +200,24 @@ def test_no_bomb_goes_through(name: str, user: str, place: Path) -> None:
     done = frog_jail(place, *shell, bomb.script, as_nobody=is_nobody, home=place.parent, limits=limits, backend="bwrap")
     assert not done.stdout[-200:].strip().endswith(bomb.control_says or "all"), done
     assert (done.returncode != 0) == (bomb.code != 0) or done.returncode == 124, done
+
+
+def test_doctor_names_what_is_missed_and_what_is_used(tmp_path: Path) -> None:
+    code = (
+        f"import sys; sys.path[:0] = [{str(REPOSITORY)!r}]; sys.path += {sys.path!r}\n"
+        "from agent.defaults import defaults_from\nfrom agent.doctor import examine\n"
+        "for f in examine(defaults_from({})):\n"
+        "    if f.name in ('jail', 'in reserve'): print(f.status, f.name, f.message, '|', f.hint)"
+    )
+    done = subprocess.run(
+        [*sabotaged(272, EPERM), sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd="/",
+        timeout=60,
+        env=os.environ | {"XDG_CACHE_HOME": str(tmp_path)},
+    )
+    missed, used, *_ = done.stdout.splitlines()
+    assert missed.startswith("warning jail Backend `namespaces` cannot be had: "), done
+    assert missed.split("|")[1].strip()
+    assert used.startswith("ok jail Bubblewrap and seccomp work: Bash runs in a jail (backend `bwrap`)."), done
