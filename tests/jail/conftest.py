@@ -23,6 +23,18 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "edits_workspace: edits the real workspace while it is jailed, as a user may")
 
 
+# One of each group stays in the inner loop; the others are for `make test`.
+QUICK = {"read_ssh_key", "append_to_host_file", "nested_user_namespace", "reach_tcp_on_loopback", "one-block"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow what is long only by its number: the attacks and the bombs."""
+    for item in items:
+        is_one_of_many = isinstance(item, pytest.Function) and item.originalname in ("test_attack", "test_bomb")
+        if is_one_of_many and item.callspec.params["name"] not in QUICK:
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(autouse=True)
 def sealed_when_jailed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every workspace that a test jails is sealed from its first jail on, whatever the test itself looks at."""
