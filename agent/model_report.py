@@ -9,7 +9,7 @@ from agent.errors import ModelFileError
 from agent.model.gguf_header import read_header
 from agent.model.locate import locate
 from agent.model.machine import available_bytes
-from agent.model.memory import estimate, plan_context
+from agent.model.memory import plan_context
 from agent.types import Limits
 
 _TEMPLATE = "tokenizer.chat_template"
@@ -37,7 +37,7 @@ def report_model(name_or_path: str | None, limits: Limits) -> ModelReport:
             f"{found.path} {what}", "It is a base model, or one for chat alone. Choose another: `frog-lsp model list`."
         )
     plan = plan_context(header, limits.context_tokens, available_bytes())
-    need_bytes = estimate(header).total_bytes(plan.n_ctx)
+    need_bytes = plan.need.total_bytes(plan.n_ctx)
     kind = {
         "demonstration": "demonstration model, bundled",
         "catalog": "from the catalog",

@@ -8,19 +8,17 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from agent.errors import ModelFileError, ModelUnavailable
 from agent.model.engine_library import load_library
 from agent.model.engine_vocab import Vocab
+from agent.model.memory import BATCH_TOKENS, CacheType, FlashAttention
 
-MICRO_BATCH_TOKENS = 256
 SMALLEST_BATCH_TOKENS = 16
 LONGEST_BATCH_S = 0.15
 """Where a decode cannot be stopped in its middle, a micro-batch takes no longer: a cancel waits for one of them."""
 
-CacheType = Literal["f16", "q8_0"]
-FlashAttention = Literal["auto", "on", "off"]
 _CACHE_TYPES: dict[CacheType, int] = {"f16": 1, "q8_0": 8}  # ggml_type
 _SEQUENCE = 0
 _ABORTED = 2  # what llama_decode returns when the abort callback said so
@@ -42,7 +40,7 @@ class Tuning:
     recurrent state. A cache of 8 bits needs flash attention: with "auto" it is then switched on.
     """
 
-    micro_batch_tokens: int = MICRO_BATCH_TOKENS
+    micro_batch_tokens: int = BATCH_TOKENS
     cache_type: CacheType = "f16"
     flash_attention: FlashAttention = "auto"
     n_rs_seq: int = 0
@@ -103,6 +101,9 @@ class Context:
         params.n_batch = params.n_ubatch = min(tuning.micro_batch_tokens, n_ctx)
         params.n_seq_max = 1
         params.n_rs_seq = tuning.n_rs_seq
+        # Logits of the last tokens only: a buffer of them for a whole batch has 240 MiB with 248,320 tokens.
+        params.n_outputs_max = 1 + tuning.n_rs_seq
+        params.n_outputs_max_per_seq = 1 + tuning.n_rs_seq
         params.type_k = params.type_v = _CACHE_TYPES[tuning.cache_type]
         needs_flash = tuning.cache_type != "f16"
         params.flash_attn_type = {

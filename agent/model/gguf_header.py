@@ -9,7 +9,7 @@ import mmap
 import os
 import struct
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from agent.errors import ModelFileError
@@ -46,7 +46,10 @@ _BLOCKS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GgufHeader:
-    """The header of one file. `metadata` leaves out lists of more than 1,024 items, but for their lengths."""
+    """The header of one file. `metadata` leaves out lists of more than 1,024 items, but for their lengths.
+
+    `matrix_bytes`: bytes of all matrices but the embedding of tokens, by their `ggml_type`.
+    """
 
     path: str
     size_bytes: int
@@ -54,6 +57,7 @@ class GgufHeader:
     n_tensors: int
     metadata: Mapping[str, Any]
     lengths: Mapping[str, int]
+    matrix_bytes: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def architecture(self) -> str:
@@ -207,8 +211,12 @@ def _parse(name: str, size: int, data: mmap.mmap) -> GgufHeader:
         if value is not None:
             metadata[key] = value
     end = 0
+    matrix_bytes: dict[int, int] = {}
     for _ in range(n_tensors):
-        end = max(end, _tensor_end(reader))
+        tensor = _read_tensor(reader)
+        end = max(end, tensor.offset + tensor.size_bytes)
+        if tensor.is_matrix:
+            matrix_bytes[tensor.kind] = matrix_bytes.get(tensor.kind, 0) + tensor.size_bytes
     alignment = metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment < 1:
         raise ValueError("its alignment is not plausible")
@@ -222,11 +230,20 @@ def _parse(name: str, size: int, data: mmap.mmap) -> GgufHeader:
         n_tensors=n_tensors,
         metadata=metadata,
         lengths=reader.lengths,
+        matrix_bytes=matrix_bytes,
     )
 
 
-def _tensor_end(reader: _Reader) -> int:
-    reader.string()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Tensor:
+    kind: int
+    offset: int
+    size_bytes: int
+    is_matrix: bool
+
+
+def _read_tensor(reader: _Reader) -> _Tensor:
+    name = reader.string()
     n_dimensions = reader.number(_U32)
     if n_dimensions > 8:
         raise ValueError("a tensor has too many dimensions")
@@ -235,4 +252,9 @@ def _tensor_end(reader: _Reader) -> int:
         n_values *= reader.number(_U64)
     kind, offset = reader.number(_U32), reader.number(_U64)
     per_block, block_bytes = _BLOCKS.get(kind, (1, 0))
-    return int(offset + n_values // per_block * block_bytes)
+    return _Tensor(
+        kind=kind,
+        offset=offset,
+        size_bytes=n_values // per_block * block_bytes,
+        is_matrix=n_dimensions > 1 and not name.startswith("token_embd."),
+    )

@@ -1,17 +1,21 @@
-"""The one estimator of what a model needs in memory, and the context that fits.
+"""The one estimator of what a model needs in memory, and the plan that fits: context, cache, batch, repacking; pure.
 
-The parts were measured with the 4B shape (Q4_K_M): 4.6 GiB resident with 8,192 tokens of context, 8.4 GiB with
-131,072; see `MemoryNeed`.
+Numbers of llama.cpp 0.3.36, read from the sizes of its own buffers and from the resident memory of a worker with the
+whole 4B shape; the tests compare again.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from agent.errors import ContextTooLarge, ModelUnavailable
 from agent.model.gguf_header import GgufHeader
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+CacheType = Literal["f16", "q8_0"]
+FlashAttention = Literal["auto", "on", "off"]
+
 CHECKPOINT_BYTES = 384 * MIB
 """The budget of saved states in the worker: seven of the 4B model's 50.25 MiB."""
 
@@ -20,100 +24,162 @@ ENOUGH_CONTEXT = 65_536
 """With 64 K and its own summaries FrogNano keeps its whole score: beyond it, a fast prefill is worth more."""
 
 CONTEXT_STEP = 256
-_OVERHEAD_BYTES = 300 * MIB  # Python, llama.cpp, compute buffers at micro-batches of 256: measured about 0.3 GiB
-_REPACKED_SHARE = 0.64  # of the weights, when llama.cpp repacks 4-bit tensors for the processor: 1.6 of 2.5 GiB
+BATCH_TOKENS = 256
+SMALL_BATCH_TOKENS = 64
+_PROCESS_BYTES = 90 * MIB  # Python, llama.cpp and its graphs: measured 75 to 95 MiB
 _SPARE_SHARE = 0.05  # of the available memory stays free
+_CACHE_BITS: dict[CacheType, float] = {"f16": 16.0, "q8_0": 8.5}
+_Q8_BLOCK = 32  # values that share a scale: a head must be made of whole blocks
+_MASK_BYTES = 2  # f16: one value for each token of the context and each of the micro-batch
+_REPACKED_TYPES = (2, 10, 12, 20)  # q4_0, q2_k, q4_k, iq4_nl: copied in another order for AVX2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryNeed:
-    """What a model needs, in bytes.
+    """What a model needs, in bytes, part by part.
 
     `weights_bytes` are mapped from the file; `repacked_bytes` are copies for the processor; `state_bytes` is the
-    recurrent state of one conversation; `kv_bytes_per_token` the attention cache at f16.
+    recurrent state with those kept for taking drafts back; `bytes_per_token` of the context are the attention cache
+    and the mask; `compute_bytes` what one micro-batch needs beside.
     """
 
     weights_bytes: int
     repacked_bytes: int
     state_bytes: int
     checkpoints_bytes: int
-    overhead_bytes: int
+    compute_bytes: int
+    process_bytes: int
     kv_bytes_per_token: int
+    mask_bytes_per_token: int
 
     @property
     def fixed_bytes(self) -> int:
         """Everything that does not grow with the context."""
-        parts = (self.weights_bytes, self.repacked_bytes, self.state_bytes, self.checkpoints_bytes, self.overhead_bytes)
-        return sum(parts)
+        own = self.compute_bytes + self.process_bytes
+        return self.weights_bytes + self.repacked_bytes + self.state_bytes + self.checkpoints_bytes + own
+
+    @property
+    def bytes_per_token(self) -> int:
+        """What one more token of context costs."""
+        return self.kv_bytes_per_token + self.mask_bytes_per_token
 
     def total_bytes(self, n_ctx: int) -> int:
         """The need with a context of `n_ctx` tokens."""
-        return self.fixed_bytes + n_ctx * self.kv_bytes_per_token
+        return self.fixed_bytes + n_ctx * self.bytes_per_token
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What may be chosen beside the length of the context."""
+
+    cache_type: CacheType = "f16"
+    batch_tokens: int = BATCH_TOKENS
+    repack: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextPlan:
-    """The context that a model is opened with, and what a person should know of it.
-
-    `repack`: whether there is memory for llama.cpp to repack the weights, which makes reading a prompt faster.
-    """
+    """How a model is opened, what it then needs, and what a person should know of it."""
 
     n_ctx: int
-    note: str | None = None
-    repack: bool = True
+    setup: Setup
+    need: MemoryNeed
+    notes: tuple[str, ...] = ()
+
+    @property
+    def note(self) -> str | None:
+        """All notes as one text."""
+        return " ".join(self.notes) or None
 
 
-def estimate(header: GgufHeader, *, kv_bits: float = 16.0) -> MemoryNeed:
-    """Estimate from the metadata. `kv_bits` per value of the attention cache: 16 for f16, 8.5 for q8_0."""
+def estimate(header: GgufHeader, setup: Setup | None = None, *, n_rs_seq: int = 0, n_sequences: int = 1) -> MemoryNeed:
+    """Estimate from the metadata. `n_rs_seq` states are kept for each sequence beside its own."""
+    setup = setup or Setup()
     n_attention, n_recurrent = _layers(header)
     state = n_recurrent * _state_bytes_per_layer(header)
-    small = header.tensor_bytes < 64 * MIB
+    kv_bits = _CACHE_BITS[setup.cache_type]
     return MemoryNeed(
         weights_bytes=header.tensor_bytes,
-        repacked_bytes=int(header.tensor_bytes * _REPACKED_SHARE),
-        state_bytes=state,
+        repacked_bytes=sum(header.matrix_bytes.get(kind, 0) for kind in _REPACKED_TYPES) if setup.repack else 0,
+        state_bytes=state * n_sequences * (1 + n_rs_seq),
         checkpoints_bytes=min(CHECKPOINT_BYTES, 64 * state),
-        overhead_bytes=_OVERHEAD_BYTES // 3 if small else _OVERHEAD_BYTES,
+        compute_bytes=setup.batch_tokens * _compute_bytes_per_token(header),
+        process_bytes=_PROCESS_BYTES,
         kv_bytes_per_token=int(n_attention * _kv_values_per_layer(header) * kv_bits / 8),
+        mask_bytes_per_token=setup.batch_tokens * _MASK_BYTES,
     )
 
 
-def plan_context(header: GgufHeader, wanted: int, available_bytes: int, explicit: bool = False) -> ContextPlan:
+def plan_context(
+    header: GgufHeader,
+    wanted: int,
+    available_bytes: int,
+    explicit: bool = False,
+    *,
+    cache_types: tuple[CacheType, ...] = ("f16", "q8_0"),
+    n_rs_seq: int = 0,
+) -> ContextPlan:
     """Choose the context: the smallest of what is wanted, what the model was trained with, and what fits.
 
-    Raises ContextTooLarge where it was asked for by hand (`explicit`) and does not fit, ModelUnavailable where not
-    even 2,048 tokens fit.
+    Where memory is short, in this order: a cache of 8 bits, no repacking, small batches; all of them before the
+    context falls below 64 K, or below what was asked for by hand (`explicit`). Raises ContextTooLarge where the latter
+    does not fit, ModelUnavailable where not even 2,048 tokens fit.
     """
-    need = estimate(header)
     trained = header.number("context_length") or wanted
-    room = int(available_bytes * (1 - _SPARE_SHARE)) - need.fixed_bytes
-    fits = _fitting(room, need)
-    repack = fits >= min(wanted, trained, wanted if explicit else ENOUGH_CONTEXT)
-    if not repack:
-        fits = _fitting(room + need.repacked_bytes, need)
-    if fits < min(SMALLEST_CONTEXT, trained, wanted):
-        smallest = need.total_bytes(min(SMALLEST_CONTEXT, trained, wanted)) - need.repacked_bytes
+    goal = min(wanted, trained)
+    enough = goal if explicit else min(goal, ENOUGH_CONTEXT)
+    plans = [
+        (setup, need, _fitting(available_bytes, need))
+        for setup in _setups(header, cache_types)
+        for need in [estimate(header, setup, n_rs_seq=n_rs_seq)]
+    ]
+    setup, need, fits = next(
+        (plan for plan in plans if plan[2] >= enough), max(reversed(plans), key=lambda plan: plan[2])
+    )
+    if fits < min(SMALLEST_CONTEXT, goal):
+        smallest = need.total_bytes(min(SMALLEST_CONTEXT, goal))
         raise ModelUnavailable(
             f"the model needs about {smallest / GIB:.1f} GiB of memory and {available_bytes / GIB:.1f} GiB are free",
             "Close other programs, or use a smaller model: see `frog-lsp model list`.",
         )
-    largest = min(trained, fits)
-    if wanted <= largest:
-        return ContextPlan(n_ctx=wanted, repack=repack)
-    why = f"the model was trained with {trained:,}" if trained <= fits else "no more fits in memory now"
-    if explicit:
+    n_ctx = min(goal, fits)
+    why = "no more fits in memory now" if fits < goal else f"the model was trained with {trained:,}"
+    if n_ctx < wanted and explicit:
         raise ContextTooLarge(
-            f"a context of {wanted:,} tokens is too large: {why}", f"The largest is {largest}.", largest=largest
+            f"a context of {wanted:,} tokens is too large: {why}", f"The largest is {n_ctx}.", largest=n_ctx
         )
-    return ContextPlan(
-        n_ctx=largest,
-        note=f"The context was lowered from {wanted:,} to {largest:,} tokens: {why}.",
-        repack=repack,
-    )
+    notes = _notes(setup, estimate(header, n_rs_seq=n_rs_seq), n_ctx)
+    if n_ctx < wanted:
+        notes = (f"The context was lowered from {wanted:,} to {n_ctx:,} tokens: {why}.", *notes)
+    return ContextPlan(n_ctx=n_ctx, setup=setup, need=need, notes=notes)
 
 
-def _fitting(room_bytes: int, need: MemoryNeed) -> int:
-    return max(0, room_bytes) // max(1, need.kv_bytes_per_token) // CONTEXT_STEP * CONTEXT_STEP
+def _setups(header: GgufHeader, cache_types: tuple[CacheType, ...]) -> list[Setup]:
+    """From the fastest to the smallest."""
+    types = [kind for kind in cache_types if kind == "f16" or _fits_blocks(header)] or ["f16"]
+    setups = [Setup(cache_type=kind, repack=repack) for repack in (True, False) for kind in types]
+    return [*setups, Setup(cache_type=types[-1], repack=False, batch_tokens=SMALL_BATCH_TOKENS)]
+
+
+def _notes(setup: Setup, roomy: MemoryNeed, n_ctx: int) -> tuple[str, ...]:
+    notes = []
+    if setup.cache_type != "f16":
+        notes.append(f"Memory is short: what {n_ctx:,} tokens need is kept in 8 bits instead of 16, at half the size.")
+    if not setup.repack and roomy.repacked_bytes:
+        spared = roomy.repacked_bytes / GIB
+        notes.append(f"Memory is short: {spared:.1f} GiB of copies that speed up reading are left out.")
+    if setup.batch_tokens < BATCH_TOKENS:
+        notes.append(f"Memory is short: prompts are read {setup.batch_tokens} tokens at a time, more slowly.")
+    return tuple(notes)
+
+
+def _fitting(available_bytes: int, need: MemoryNeed) -> int:
+    room = int(available_bytes * (1 - _SPARE_SHARE)) - need.fixed_bytes
+    return max(0, room) // max(1, need.bytes_per_token) // CONTEXT_STEP * CONTEXT_STEP
+
+
+def _fits_blocks(header: GgufHeader) -> bool:
+    return all(size % _Q8_BLOCK == 0 for size in _head_sizes(header))
 
 
 def _layers(header: GgufHeader) -> tuple[int, int]:
@@ -126,12 +192,15 @@ def _layers(header: GgufHeader) -> tuple[int, int]:
     return n_attention, n_layers - n_attention
 
 
+def _head_sizes(header: GgufHeader) -> tuple[int, int]:
+    """The sizes of a key and of a value."""
+    default = header.number("embedding_length") // max(1, header.number("attention.head_count", 1))
+    return header.number("attention.key_length", default), header.number("attention.value_length", default)
+
+
 def _kv_values_per_layer(header: GgufHeader) -> int:
     n_heads = header.number("attention.head_count", 1)
-    n_kv_heads = header.number("attention.head_count_kv", n_heads)
-    head_size = header.number("embedding_length") // max(1, n_heads)
-    key, value = header.number("attention.key_length", head_size), header.number("attention.value_length", head_size)
-    return n_kv_heads * (key + value)
+    return header.number("attention.head_count_kv", n_heads) * sum(_head_sizes(header))
 
 
 def _state_bytes_per_layer(header: GgufHeader) -> int:
@@ -139,3 +208,8 @@ def _state_bytes_per_layer(header: GgufHeader) -> int:
     inner, size = header.number("ssm.inner_size"), header.number("ssm.state_size")
     channels = inner + 2 * header.number("ssm.group_count") * size
     return 4 * (inner * size + max(0, header.number("ssm.conv_kernel") - 1) * channels)
+
+
+def _compute_bytes_per_token(header: GgufHeader) -> int:
+    """Of a micro-batch: three rows each of the feed-forward and the hidden width are alive at once, in f32."""
+    return 4 * 3 * (header.number("feed_forward_length") + header.number("embedding_length"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from agent.errors import ContextTooLarge, ModelFileError, ModelUnavailable
 from agent.model import locate as place
 from agent.model.gguf_header import GgufHeader, read_header
 from agent.model.ledger import Ledger
-from agent.model.memory import GIB, MIB, estimate, plan_context
+from agent.model.memory import GIB, MIB, Setup, estimate, plan_context
 from agent.model.model_facts import read_facts
 from agent.model.sampling import Sampling, read_sampling
 from tests.model.tiny import write_model
@@ -22,8 +23,10 @@ REAL = GgufHeader(
     tensor_bytes=2_790_000_000,
     n_tensors=441,
     lengths={},
+    matrix_bytes={12: 1_700_000_000, 14: 560_000_000},
     metadata={
         "general.architecture": "qwen35",
+        "qwen35.feed_forward_length": 9216,
         "qwen35.block_count": 33,
         "qwen35.nextn_predict_layers": 1,
         "qwen35.context_length": 262_144,
@@ -42,36 +45,68 @@ REAL = GgufHeader(
 )
 
 
-def test_the_estimate_is_what_was_measured() -> None:
+def test_the_estimate_of_the_real_shape() -> None:
     need = estimate(REAL)
     assert need.kv_bytes_per_token == 32 * 1024
-    assert estimate(REAL, kv_bits=8.5).kv_bytes_per_token == 17 * 1024
+    assert estimate(REAL, Setup(cache_type="q8_0")).kv_bytes_per_token == 17 * 1024
     assert need.state_bytes == pytest.approx(50.25 * MIB, rel=0.001)
-    without_checkpoints = need.total_bytes(8192) - need.checkpoints_bytes
-    assert without_checkpoints == pytest.approx(4.6 * GIB, rel=0.1)
-    assert need.total_bytes(131_072) - need.checkpoints_bytes == pytest.approx(8.4 * GIB, rel=0.06)
+    assert estimate(REAL, n_rs_seq=3).state_bytes == 4 * need.state_bytes
+    assert estimate(REAL, n_sequences=2, n_rs_seq=1).state_bytes == 4 * need.state_bytes
+    assert need.repacked_bytes == 1_700_000_000
+    assert estimate(REAL, Setup(repack=False)).repacked_bytes == 0
+    small = estimate(REAL, Setup(batch_tokens=64))
+    assert small.compute_bytes == need.compute_bytes // 4
+    assert small.mask_bytes_per_token == need.mask_bytes_per_token // 4
 
 
-def test_the_context_that_fits() -> None:
-    assert plan_context(REAL, 131_072, 32 * GIB).n_ctx == 131_072
-    assert plan_context(REAL, 131_072, 32 * GIB).note is None
-    plan = plan_context(REAL, 131_072, 8 * GIB)
-    assert 65_536 < plan.n_ctx < 131_072 and plan.n_ctx % 256 == 0 and plan.repack
-    # Below 64 K the copies for a faster prefill are given up first.
-    assert not plan_context(REAL, 131_072, 6 * GIB).repack
-    assert plan_context(REAL, 131_072, 6 * GIB).n_ctx > 65_536
-    assert plan_context(REAL, 131_072, 4 * GIB).n_ctx < 65_536
-    assert not plan_context(REAL, 131_072, 9 * GIB, explicit=True).repack
-    plan = plan_context(REAL, 131_072, 7 * GIB)
-    assert "lowered from 131,072" in (plan.note or "") and "fits in memory" in (plan.note or "")
+def test_all_of_the_context_where_there_is_room() -> None:
+    plan = plan_context(REAL, 131_072, 32 * GIB)
+    assert (plan.n_ctx, plan.setup, plan.notes) == (131_072, Setup(), ())
     assert plan_context(REAL, 300_000, 64 * GIB).n_ctx == 262_144
-    with pytest.raises(ContextTooLarge) as caught:
-        plan_context(REAL, 131_072, 7 * GIB, explicit=True)
-    assert plan.n_ctx <= caught.value.largest < 131_072
-    assert plan_context(REAL, caught.value.largest, 7 * GIB, explicit=True).n_ctx == caught.value.largest
+    assert plan_context(REAL, 1024, 32 * GIB, explicit=True).n_ctx == 1024
+
+
+def test_what_gives_way_when_memory_is_short() -> None:
+    """The context down to 64 K, then the bits of the cache, then the copies, then the batch, then the context."""
+    setups = []
+    for tenths in range(36, 100):
+        plan = plan_context(REAL, 131_072, tenths * GIB // 10)
+        assert plan.need.total_bytes(plan.n_ctx) <= tenths * GIB // 10 * 0.95
+        assert plan.n_ctx % 256 == 0
+        assert (plan.n_ctx < 131_072) == any("lowered from 131,072" in note for note in plan.notes)
+        assert ("8 bits" in (plan.note or "")) == (plan.setup.cache_type == "q8_0")
+        assert ("copies" in (plan.note or "")) == (not plan.setup.repack)
+        setups.append((plan.setup, plan.n_ctx >= 65_536))
+    order = list(dict.fromkeys(reversed(setups)))
+    assert order == [
+        (Setup(), True),
+        (Setup(cache_type="q8_0"), True),
+        (Setup(repack=False), True),
+        (Setup(cache_type="q8_0", repack=False), True),
+        (Setup(cache_type="q8_0", repack=False, batch_tokens=64), False),
+    ]
+
+
+def test_a_context_asked_for_by_hand_is_had_whole_or_refused() -> None:
+    plan = plan_context(REAL, 131_072, 8 * GIB, explicit=True)
+    assert plan.n_ctx == 131_072 and plan.setup.cache_type == "q8_0" and "8 bits" in (plan.note or "")
+    with pytest.raises(ContextTooLarge, match="no more fits in memory") as caught:
+        plan_context(REAL, 131_072, 4 * GIB, explicit=True)
+    largest = caught.value.largest
+    assert plan_context(REAL, largest, 4 * GIB, explicit=True).n_ctx == largest
+    with pytest.raises(ContextTooLarge):
+        plan_context(REAL, largest + 256, 4 * GIB, explicit=True)
+    with pytest.raises(ContextTooLarge, match="trained with 262,144") as caught:
+        plan_context(REAL, 300_000, 64 * GIB, explicit=True)
+    assert caught.value.largest == 262_144
     with pytest.raises(ModelUnavailable, match="GiB are free"):
         plan_context(REAL, 131_072, 3 * GIB)
-    assert plan_context(REAL, 1024, 32 * GIB, explicit=True).n_ctx == 1024
+
+
+def test_a_cache_of_8_bits_only_where_it_can_be() -> None:
+    assert plan_context(REAL, 131_072, 6 * GIB, cache_types=("f16",)).setup.cache_type == "f16"
+    metadata = {**REAL.metadata, "qwen35.attention.key_length": 80, "qwen35.attention.value_length": 80}
+    assert plan_context(replace(REAL, metadata=metadata), 131_072, 4 * GIB).setup.cache_type == "f16"
 
 
 def test_a_pure_attention_model_keeps_all_layers() -> None:
