@@ -15,14 +15,13 @@ from dataclasses import dataclass, replace
 from agent.errors import JailUnavailable
 from agent.jail import launcher
 from agent.jail.explain import hint_for
-from agent.jail.ground import Ground, hold_copy, hold_visible_layers
+from agent.jail.ground import Ground, can_have_overlay, hold_copy, hold_visible_layers
 from agent.jail.host import gather_host_facts
 from agent.jail.interpreter import runner_executable
 from agent.jail.launched import LaunchedJail, start_launched
 from agent.jail.plan import HOME, RUNNER_PATH, HostFacts, Plan, plan_namespaces
 from agent.jail.spec import JailSpec
 from agent.jail.start import Launch, LauncherDiedError, lay_out
-from agent.worktree.mounts import mounts_below
 
 # Never by PATH: whoever can put a folder there could put a jail without walls in it.
 PLACES = ("/usr/bin/bwrap", "/usr/local/bin/bwrap", "/bin/bwrap", "/run/current-system/sw/bin/bwrap")
@@ -120,7 +119,7 @@ async def start_bwrap(
             raise _explain(error) from error
 
     # root keeps the identities of files in an overlay, but has only its own in the jail
-    if bubblewrap.version >= FIRST_WITH_OVERLAY and facts.uid != 0 and not mounts_below(spec.workspace):
+    if bubblewrap.version >= FIRST_WITH_OVERLAY and facts.uid != 0 and can_have_overlay(spec, facts):
         try:
             return await start(_hold_two_layers(spec))
         except BwrapOverlayRefused:

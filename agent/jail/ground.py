@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 from agent.errors import JailUnavailable, WorkspaceError
 from agent.jail.leftovers import Held, hold_folder, hold_unrevealing_folder
+from agent.jail.plan import HostFacts
 from agent.jail.spec import JailSpec
 from agent.worktree.copying import CopyBudget, PrivateCopy, copy_tree
+from agent.worktree.mounts import mounts_below
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,15 @@ class Ground:
         """Remove all of it. Never raises."""
         if self.held is not None:
             self.held.remove()
+
+
+def can_have_overlay(spec: JailSpec, facts: HostFacts) -> bool:
+    """False where an overlay over the workspace is known to fail, or its files could not be changed in it.
+
+    An ordinary user has one identity in the jail: the overlay cannot copy up what belongs to another user or group.
+    """
+    is_ours = facts.uid == 0 or (facts.owner_uid, facts.owner_gid) == (facts.uid, facts.gid)
+    return is_ours and not mounts_below(spec.workspace)
 
 
 def hold_layers() -> Ground:

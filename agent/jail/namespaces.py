@@ -7,13 +7,12 @@ from dataclasses import replace
 
 from agent.jail.channel import OverlayRefused
 from agent.jail.explain import kernel_version
-from agent.jail.ground import Ground, hold_copy, hold_layers
+from agent.jail.ground import Ground, can_have_overlay, hold_copy, hold_layers
 from agent.jail.host import gather_host_facts
 from agent.jail.launched import LaunchedJail, start_launched
 from agent.jail.plan import plan_namespaces
 from agent.jail.spec import JailSpec
 from agent.jail.start import prepare_launch
-from agent.worktree.mounts import mounts_below
 
 
 async def start_namespaces(
@@ -21,7 +20,7 @@ async def start_namespaces(
 ) -> LaunchedJail:
     """Start backend A for a checked spec; returns when the jail has proven itself. Raises JailUnavailable.
 
-    A workspace that no overlay can be made over (mounts below it, an overlay on overlays) is copied instead.
+    A workspace that no overlay can be made over (see `can_have_overlay`; an overlay on overlays) is copied instead.
     `outputs` are those of `start_launched`.
     """
     facts, notes = gather_host_facts(spec)
@@ -30,7 +29,7 @@ async def start_namespaces(
         plan = plan_namespaces(spec, replace(facts, layers=ground.layers, copy=ground.copy), argv)
         return await start_launched(lambda: (prepare_launch(plan, runner), notes), ground, outputs)
 
-    if not mounts_below(spec.workspace):
+    if can_have_overlay(spec, facts):
         try:
             return await start(Ground() if memory_view_works() else hold_layers())
         except OverlayRefused:

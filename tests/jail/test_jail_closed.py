@@ -5,14 +5,16 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import skip_or_fail
-from tests.jail.jailed import REPOSITORY, frog_jail
+from tests.jail.jailed import NOBODY, REPOSITORY, can_be_nobody, frog_jail
 
 pytestmark = [pytest.mark.jail, pytest.mark.usefixtures("require_jail")]
 
@@ -134,6 +136,23 @@ def test_a_workspace_on_an_overlay_of_overlays_is_copied(workspace: Path) -> Non
         skip_or_fail("an overlay cannot be mounted by hand here")
     done = frog_jail(workspace / "top", "sh", "-c", "cat f; rm f; mkdir f; ls", before=before)
     assert (done.returncode, done.stdout) == (0, "seen\nf\n"), done
+
+
+@pytest.mark.skipif(can_be_nobody() is not None, reason=str(can_be_nobody()))
+@pytest.mark.parametrize("name", ["namespaces", "bwrap"])
+def test_files_of_another_group_can_be_changed(name: str) -> None:
+    """Not closed: this must work. An overlay cannot copy up what belongs to a group that the jail does not have."""
+    home = Path(tempfile.mkdtemp(prefix="frog-home-"))
+    place = home / "workspace"
+    (place / "d").mkdir(parents=True)
+    (place / "d" / "f").write_text("old\n")
+    subprocess.run(["chown", "-R", f"{NOBODY}:0", str(home)], check=True)
+    try:
+        script = "echo new >>d/f && cat d/f && rm -r d && ls"
+        done = frog_jail(place, "sh", "-c", script, as_nobody=True, home=home, backend=name)
+        assert (done.returncode, done.stdout) == (0, "old\nnew\n"), done
+    finally:
+        shutil.rmtree(home)
 
 
 def test_root_of_a_container_with_its_files_on_an_overlay(workspace: Path) -> None:
