@@ -111,7 +111,14 @@ def _engine(*, is_needed: bool) -> Iterator[Finding]:
     if importlib.util.find_spec("llama_cpp") is not None:
         from importlib.metadata import version
 
-        yield Finding(name="engine", status="ok", message=f"llama-cpp-python {version('llama-cpp-python')}.")
+        from agent.model.engine_report import report_engine
+
+        name, report = f"llama-cpp-python {version('llama-cpp-python')}", report_engine()
+        if report.problem is None:
+            yield Finding(name="engine", status="ok", message=f"{name}. {report.message}", hint=report.hint)
+        else:
+            hint = "Compile it again on this machine: `make setup` in a fresh checkout, or pip."
+            yield Finding(name="engine", status="error" if is_needed else "warning", message=report.problem, hint=hint)
         return
     yield Finding(
         name="engine",

@@ -24,12 +24,16 @@ def physical_cores() -> int:
 
 
 def _cgroup_room_bytes() -> int:
-    """What is left below the limit of this process's own control group (version 2)."""
+    """What is left below the limits of this process's own control groups, of version 2 and of version 1."""
+    names = ("memory.max", "memory.current", "inactive_file")
+    groups = [(folder, *names) for folder in _cgroup_folders()]
+    names = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+    groups += [(folder, *names) for folder in _cgroup_folders("memory")]
     room = 1 << 62
-    for folder in _cgroup_folders():
-        limit, used = _read_number(folder / "memory.max"), _read_number(folder / "memory.current")
+    for folder, most, current, cache_field in groups:
+        limit, used = _read_number(folder / most), _read_number(folder / current)
         if limit is not None and used is not None:
-            cache = _read_field(folder / "memory.stat", "inactive_file")
+            cache = _read_field(folder / "memory.stat", cache_field)
             room = min(room, max(0, limit - used + cache))
     return room
 
@@ -46,13 +50,16 @@ def _cgroup_cores(default: int) -> int:
     return cores
 
 
-def _cgroup_folders() -> list[Path]:
+def _cgroup_folders(controller: str = "") -> list[Path]:
+    """This process's group and those around it: of version 2, or of a `controller` of version 1."""
     try:
-        line = next(line for line in Path("/proc/self/cgroup").read_text().splitlines() if line.startswith("0::"))
-    except (OSError, StopIteration):
+        lines = (line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines())
+        path = next(path for _, controllers, path in lines if controller in controllers.split(","))
+    except (OSError, StopIteration, ValueError):
         return []
-    own = _CGROUP / line[3:].lstrip("/")
-    return [folder for folder in (own, *own.parents) if folder == _CGROUP or _CGROUP in folder.parents]
+    root = _CGROUP / controller
+    own = root / path.lstrip("/")
+    return [folder for folder in (own, *own.parents) if folder == root or root in folder.parents]
 
 
 def _read_number(path: Path) -> int | None:

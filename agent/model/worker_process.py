@@ -21,6 +21,7 @@ from agent.errors import (
 from agent.ipc.exits import wait_for_exit
 from agent.ipc.messages import check_hello, hello_params
 from agent.ipc.peer import Peer, PeerError
+from agent.model.death import count_oom_kills, describe_death
 from agent.model.worker import HINT_MARK
 from agent.types import JsonObject
 
@@ -30,12 +31,6 @@ _TAIL_BYTES = 8192
 _COMMAND = "from agent.model.worker import main; main()"
 _ERRORS: dict[str, type[FrogError]] = {
     kind.kind: kind for kind in (ContextOverflow, ModelFileError, ModelQueryError, ModelUnavailable)
-}
-
-_DEATH_HINTS = {
-    int(signal.SIGKILL): "It may have run out of memory: try a smaller --context or a smaller model.",
-    int(signal.SIGILL): "llama-cpp-python was compiled for another processor: compile it again on this machine.",
-    int(signal.SIGABRT): "llama.cpp gave up; its last words are above. Try a smaller --context, or another model file.",
 }
 
 OnNotification = Callable[[str, JsonObject], None]
@@ -48,6 +43,7 @@ class WorkerProcess:
         assert process.stdout is not None and process.stdin is not None and process.stderr is not None
         self._process = process
         self.on_notification: OnNotification | None = None
+        self._oom_kills_before = count_oom_kills()
         self._tail = bytearray()
         self._stderr = asyncio.create_task(self._keep_tail(process.stderr), name="stderr of the model worker")
         self._peer = Peer(process.stdout, process.stdin, name="model worker", on_notification=self._notified)
@@ -142,15 +138,14 @@ class WorkerProcess:
 
     async def _death(self, what: str) -> ModelUnavailable:
         await self.kill()
-        code = self._process.returncode or 0
-        if code < 0:
-            name = signal.Signals(-code).name if -code in {item.value for item in signal.Signals} else str(-code)
-            how = f"was ended by {name}"
-        else:
-            how = f"ended with exit code {code}"
-        hint = _DEATH_HINTS.get(-code, "Run `frog-lsp doctor`.")
+        is_out_of_memory = count_oom_kills() > self._oom_kills_before
+        how, hint = describe_death(self._process.returncode or 0, self._last_lines(), is_out_of_memory)
         return ModelUnavailable(f"the model worker {how} ({what}){self._last_words()}", hint)
 
     def _last_words(self) -> str:
+        lines = self._last_lines()
+        return f"\n{chr(10).join(lines)}" if lines else ""
+
+    def _last_lines(self) -> list[str]:
         lines = [line.strip() for line in self._tail.decode("utf-8", "replace").splitlines() if line.strip()]
-        return f"\n{chr(10).join(lines[-8:])}" if lines else ""
+        return lines[-8:]
