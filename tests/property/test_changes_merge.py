@@ -93,9 +93,11 @@ def merge_of_git(texts: tuple[bytes, bytes, bytes]) -> bytes | None:
 @settings(max_examples=300)
 @given(st.one_of(triples(), st.tuples(git_texts, git_texts, git_texts)))
 def test_as_git_or_a_conflict(texts: tuple[bytes, bytes, bytes]) -> None:
-    outcome = merge(*texts)
-    if outcome.data is not None:
-        assert outcome.data == merge_of_git(texts)
+    merged, of_git = merge(*texts).data, merge_of_git(texts)
+    if merged is not None and merged != of_git:
+        # Lines that are repeated can be matched in several ways, and git may have taken another one into a conflict.
+        assert of_git is None
+        assert any(len(lines) != len(set(lines)) for lines in map(split_lines, texts))
 
 
 @settings(max_examples=100)
@@ -128,6 +130,7 @@ def test_where_no_line_is_repeated_as_git(n_lines: int, data: st.DataObject) -> 
         (b"1\n2\n", b"1\n2\nx\n", b"1\n2\nx\n", b"1\n2\nx\n"),
         (b"a\x00b\n1\n2\n", b"A\x00b\n1\n2\n", b"a\x00b\n1\n3\n", None),
         (b"1\n2\n3\n4\n5\n", b"1\nX\n3\n4\n5\n", b"1\nX\n3\n4\nY\n", b"1\nX\n3\n4\nY\n"),
+        (b"a\nb\na\n", b"a\nb\na\nb\n", b"a\na\nb\na\na\n", None),  # the last a of ours may stand on either side
         (b"1\x0c2\n3\n4\n", b"1\x0cb\n3\n4\n", b"a\x0c2\n3\n4\n", None),
     ],
 )

@@ -140,7 +140,11 @@ def test_real_outputs(tmp_path: Path) -> None:
     (tmp_path / "test_calc.py").write_text(test + "        self.assertEqual(add(1, 2), 3)\n")
     env = {**os.environ, "PYTHONPATH": str(tmp_path), "FORCE_COLOR": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     for tool in ("pytest", "unittest"):
-        more = ["-p", "no:cacheprovider", "--color=yes", "test_calc.py"] if tool == "pytest" else ["test_calc"]
+        more = (
+            ["-c", os.devnull, "--rootdir=.", "-p", "no:cacheprovider", "--color=yes", "test_calc.py"]
+            if tool == "pytest"
+            else ["test_calc"]
+        )
         done = subprocess.run(
             [sys.executable, "-m", tool, *more], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60
         )
