@@ -134,6 +134,7 @@ async def test_a_hole_is_found(
     assert os.listdir(workspace) == []
 
 
+@pytest.mark.parametrize("backend", ["namespaces", "bwrap"])
 async def test_what_is_hidden_is_empty(workspace: Path, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "_HIDDEN", ("/usr/share",))
     session = await start(workspace, backend)
@@ -141,6 +142,7 @@ async def test_what_is_hidden_is_empty(workspace: Path, backend: str, monkeypatc
     await session.close()
 
 
+@pytest.mark.parametrize("backend", ["namespaces", "bwrap"])
 async def test_the_limit_of_process_numbers_of_an_older_kernel_is_not_touched(
     workspace: Path, backend: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
