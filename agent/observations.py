@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from agent.types import CallProblem, Observation, ToolCall, Turn
 
@@ -13,9 +14,39 @@ _FORMAT = (
     "<tool_call>\n<function=NAME>\n<parameter=KEY>\nVALUE\n</parameter>\n</function>\n</tool_call>\n"
     "with NAME one of Read, Write, Edit, Glob, Bash."
 )
+STOPPED = (
+    "[Your reply repeated the same lines and was stopped; nothing of it ran. Do not repeat it. "
+    "Make the one tool call that is the next step, or say in a few sentences that you are done.]"
+)
+CLOSED = (
+    "[Your thought was ended because it was too long or went round in circles, and no tool call followed. "
+    "Make the one tool call that is the next step, or say in a few sentences that you are done.]"
+)
+CLOSED_THOUGHTS = frozenset({"thought_limit", "thought_repeats"})
 _SECONDS = re.compile(r"\b\d+(?:\.\d+)? ?(?:m?s|sec(?:ond)?s?|minutes?)\b")
 _MAX_PERIOD = 64  # lines; longer cycles are not looked for
 _MIN_REPEATED_LINES = 12
+
+
+def with_nudge(turn: Turn) -> Turn:
+    """A turn that was stopped, or that said nothing once its thought had been closed, with a problem that says so.
+
+    None of its calls run: it was cut.
+    """
+    kinds = {item.kind for item in turn.forced}
+    if "answer_repeats" in kinds:
+        message = STOPPED
+    elif kinds & CLOSED_THOUGHTS and not (turn.calls or turn.problems or turn.truncated or turn.content.strip()):
+        message = CLOSED
+    else:
+        return turn
+    nudge = CallProblem(index=0, call=None, message=message, is_nudge=True)
+    return replace(turn, calls=(), problems=(nudge,), truncated=False)
+
+
+def is_nudged(turn: Turn) -> bool:
+    """Whether the turn is answered with a nudge (`with_nudge`)."""
+    return any(problem.is_nudge for problem in turn.problems)
 
 
 def in_order(turn: Turn) -> list[ToolCall | CallProblem]:
@@ -28,7 +59,12 @@ def in_order(turn: Turn) -> list[ToolCall | CallProblem]:
 
 
 def describe_problem(problem: CallProblem) -> Observation:
-    """The observation for a block that could not be read: what is wrong, and the format that is right."""
+    """The observation for a block that could not be read: what is wrong, and the format that is right.
+
+    A nudge has words of its own.
+    """
+    if problem.is_nudge:
+        return Observation(tool=INVALID_CALL.name, text=problem.message)
     return Observation(
         tool=INVALID_CALL.name,
         text=f"ValueError: this call could not be read and did not run: {problem.message}\nThe format is\n{_FORMAT}",

@@ -60,7 +60,7 @@ class ModelSpec:
 
     `path` is a GGUF file or a catalog name for "worker" (None: the configured or bundled one), and a
     file of turns for "scripted". `name` is the model's name at the endpoint. `n_threads` and `n_gpu_layers` are for
-    the worker (None: as the machine has it).
+    the worker (None: as the machine has it), and `repairs_calls` whether it repairs calls while they are written.
     """
 
     kind: Literal["worker", "endpoint", "scripted"] = "worker"
@@ -70,6 +70,7 @@ class ModelSpec:
     api_key_env: str | None = None
     n_threads: int | None = None
     n_gpu_layers: int | None = None
+    repairs_calls: bool = True
 
 
 JailBackend = Literal["auto", "namespaces", "bwrap", "landlock", "files"]
@@ -121,12 +122,27 @@ class CallProblem:
     """A call, or a part of one, that could not be read.
 
     `index` counts the blocks of the turn from 0; `call` is the index into `Turn.calls` where the call
-    is still listed (with the raw string), None where there is no call.
+    is still listed (with the raw string), None where there is no call. A nudge is no call: it says what the model
+    is to do instead of what it was stopped in.
     """
 
     index: int
     call: int | None
     message: str
+    is_nudge: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forced:
+    """Something that was put into a turn while the model wrote it, as if it had written that.
+
+    `kind`: what a call lacked ("name", "structure", "parameter", "close"), "thought" (closed before a call in it),
+    "thought_limit" and "thought_repeats" (closed by force), "answer_repeats" (the turn was stopped, nothing put in).
+    """
+
+    kind: str
+    text: str
+    n_tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +173,8 @@ class Turn:
     """One reply of the model, parsed.
 
     `truncated` means that the turn was cut by the length limit: `calls` is then empty.
-    `context_tokens` is the length of the conversation after the turn; `usage` counts this turn only.
+    `context_tokens` is the length of the conversation after the turn; `usage` counts this turn only; `forced` is what
+    was put into it.
     """
 
     reasoning: str = ""
@@ -166,6 +183,7 @@ class Turn:
     problems: tuple[CallProblem, ...] = ()
     truncated: bool = False
     raw: str | None = None
+    forced: tuple[Forced, ...] = ()
     usage: Usage = Usage()
     context_tokens: int = 0
     duration_s: float = 0.0

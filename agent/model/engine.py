@@ -6,7 +6,6 @@ nothing is decoded before one of them is restored, since the half-written state 
 
 from __future__ import annotations
 
-import codecs
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,29 +16,14 @@ from agent.model.engine_sampling import Sampler
 from agent.model.ledger import Ledger
 from agent.model.memory import CHECKPOINT_BYTES
 from agent.model.prefixes import PrefixStore
-from agent.model.tool_calls import Finish
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Generation:
-    """What was generated. `n_tokens` counts the end-of-turn token too; it is sampled, never decoded.
-
-    `left_over` are tokens that belong to the turn but were not decoded before the length limit came.
-    """
-
-    text: str
-    finish: Finish
-    n_tokens: int
-    end_token: int | None
-    left_over: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThoughtLimit:
-    """After `n_tokens` of thinking, `closing` is put in as if the model had said it."""
+class Mark:
+    """The recurrent state after `n_tokens` tokens, kept for the length of a turn."""
 
     n_tokens: int
-    closing: tuple[int, ...]
+    state: bytes
 
 
 class Engine:
@@ -111,52 +95,27 @@ class Engine:
             self._decode(batch)
             on_progress(at + len(batch))
 
-    def generate(
-        self,
-        sampler: Sampler,
-        *,
-        max_tokens: int,
-        on_text: Callable[[str], None] = lambda _: None,
-        thought_limit: ThoughtLimit | None = None,
-    ) -> Generation:
-        """Sample from the logits of the last decoded token until the turn ends or a limit comes. Raises DecodeError."""
-        decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        pieces: list[str] = []
-        is_thinking, n_tokens = thought_limit is not None, 0
-        forced: list[int] = []
-        end_token: int | None = None
-        left_over: tuple[int, ...] = ()
-        while True:
-            if forced:
-                token = forced.pop(0)
-            else:
-                token = sampler.sample(self._context.raw)
-                if self.vocab.is_end(token):
-                    end_token, n_tokens = token, n_tokens + 1
-                    break
-            n_tokens += 1
-            piece = decoder.decode(self.vocab.piece(token))
-            if piece:
-                pieces.append(piece)
-                on_text(piece)
-            if n_tokens >= max_tokens or len(self.ledger) + 1 >= self.n_ctx:
-                left_over = (token,)
-                break
-            self._decode((token,))
-            if is_thinking and thought_limit is not None:
-                is_thinking = not any(tag in "".join(pieces[-8:]) for tag in ("</think>", "<tool_call>"))
-                if is_thinking and n_tokens >= thought_limit.n_tokens:
-                    is_thinking, forced = False, list(thought_limit.closing)
-        if rest := decoder.decode(b"", final=True):
-            pieces.append(rest)
-            on_text(rest)
-        return Generation(
-            text="".join(pieces),
-            finish="stop" if end_token is not None else "length",
-            n_tokens=n_tokens,
-            end_token=end_token,
-            left_over=left_over,
-        )
+    def sample(self, sampler: Sampler) -> int:
+        """The next token, from the logits of the last decoded one."""
+        return sampler.sample(self._context.raw)
+
+    def mark(self) -> Mark:
+        """Where the conversation is now, to go back to within this turn."""
+        return Mark(n_tokens=len(self.ledger), state=self._context.save_state())
+
+    def go_back(self, n_tokens: int, mark: Mark | None) -> None:
+        """Take the tokens behind the first `n_tokens` back: they count as rejected.
+
+        `mark` lies at or before them; without one it is the last checkpoint. At least one token has to be decoded
+        before there are logits to sample from. Raises DecodeError.
+        """
+        tokens = self.ledger.tokens[:n_tokens]
+        self.ledger.reject(n_tokens)
+        if mark is not None and self._context.restore(mark.state, mark.n_tokens):
+            self.ledger.roll_back(mark.n_tokens)
+        else:
+            self._restore(n_tokens)
+        self.read(tokens[len(self.ledger) :])
 
     def _decode(self, tokens: Sequence[int]) -> None:
         """Decode one micro-batch, only ever onto a state that is that of the ledger."""

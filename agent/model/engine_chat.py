@@ -8,12 +8,15 @@ from dataclasses import dataclass
 
 from agent.errors import ContextOverflow, ModelQueryError
 from agent.model.chat_format import ChatFormat
-from agent.model.engine import Engine, ThoughtLimit
+from agent.model.coercion import DEFAULT_TYPES, read_types
+from agent.model.engine import Engine
 from agent.model.engine_context import DecodeAbortedError, DecodeError
 from agent.model.engine_sampling import Sampler
+from agent.model.engine_turn import generate_turn
 from agent.model.sampling import Sampling
+from agent.model.steering import THOUGHT_SHARE, Steering
 from agent.model.tool_calls import Finish
-from agent.types import JsonObject, Observation, Turn, Usage
+from agent.types import Forced, JsonObject, Observation, Turn, Usage
 
 _MARGIN_TOKENS = 8  # between the end of the issue and its checkpoint: what follows may change its last tokens
 
@@ -27,22 +30,28 @@ class Reply:
     usage: Usage
     context_tokens: int
     duration_s: float
+    forced: tuple[Forced, ...]
 
 
 class Conversation:
-    """One conversation, append-only. `begin` starts another; what they have in common is not read again."""
+    """One conversation, append-only. `begin` starts another; what they have in common is not read again.
 
-    def __init__(self, engine: Engine, chat: ChatFormat, sampling: Sampling) -> None:
+    `repairs_calls`: calls that the model leaves open are closed while it writes them (`CallGuard`).
+    """
+
+    def __init__(self, engine: Engine, chat: ChatFormat, sampling: Sampling, *, repairs_calls: bool = True) -> None:
         self._engine = engine
         self._chat = chat
         self._sampling = sampling
+        self._repairs_calls = repairs_calls
+        self._keys_by_tool: dict[str, frozenset[str]] = {}
         self._sampler: Sampler | None = None
         self._pending: list[int] = []
         self._marks: list[int] = []
         self._end_token: int | None = None
         self._n_reused = self._n_left_over = 0
         self._n_asked: int | None = None
-        self._reported = (0, 0)
+        self._reported = (0, 0, 0)
         self._is_open = False
         self._is_new = True
 
@@ -56,6 +65,8 @@ class Conversation:
         """Start a conversation; nothing is decoded before `generate`."""
         self.close()
         self._sampler = Sampler(self._sampling, seed)
+        types = read_types(tools) if tools else DEFAULT_TYPES
+        self._keys_by_tool = {name: frozenset(keys) for name, keys in types.items()}
         prefix = self._chat.prefix(system, tools, user)
         vocab = self._engine.vocab
         before = vocab.tokenize_parts(prefix.system)
@@ -67,7 +78,7 @@ class Conversation:
         n_there = self._engine.rewind(tokens, n_prefix=len(before))
         if self._is_new:
             self._engine.ledger.start_counting()
-            self._reported = (self._engine.ledger.evaluated_tokens, self._engine.ledger.redecoded_tokens)
+            self._reported = self._counts()
         self._is_new = False
         self._pending = tokens[n_there:]
         self._marks = [n for n in (len(before), n_issue - _MARGIN_TOKENS) if n > n_there]
@@ -114,12 +125,8 @@ class Conversation:
         question, self._n_asked = [*engine.ledger.tokens, *pending], n_new
         try:
             self._read(pending, on_prefill)
-            made = engine.generate(
-                self._sampler,
-                max_tokens=max_tokens,
-                on_text=on_text,
-                thought_limit=self._thought_limit(thought_tokens),
-            )
+            steering = self._steering(max_tokens, thought_tokens)
+            made = generate_turn(engine, self._sampler, steering, max_tokens=max_tokens, on_text=on_text)
         except DecodeAbortedError:
             self._ask_again(question)
             raise
@@ -131,21 +138,26 @@ class Conversation:
         self._pending, self._n_left_over = list(made.left_over), len(made.left_over)
         self._end_token = made.end_token
         self._n_reused, self._n_asked = 0, None
-        evaluated, redecoded = self._reported
-        self._reported = (engine.ledger.evaluated_tokens, engine.ledger.redecoded_tokens)
+        evaluated, redecoded, rejected = self._reported
+        self._reported = now = self._counts()
         return Reply(
             raw=made.text,
             finish=made.finish,
             usage=Usage(
                 prompt_tokens=n_new,
                 completion_tokens=made.n_tokens,
-                evaluated_tokens=engine.ledger.evaluated_tokens - evaluated,
-                redecoded_tokens=engine.ledger.redecoded_tokens - redecoded,
-                draft_rejected_tokens=0,
+                evaluated_tokens=now[0] - evaluated,
+                redecoded_tokens=now[1] - redecoded,
+                draft_rejected_tokens=now[2] - rejected,
             ),
             context_tokens=len(engine.ledger) + 1,
             duration_s=time.monotonic() - began,
+            forced=made.forced,
         )
+
+    def _counts(self) -> tuple[int, int, int]:
+        ledger = self._engine.ledger
+        return ledger.evaluated_tokens, ledger.redecoded_tokens, ledger.rejected_tokens
 
     def _ask_again(self, question: Sequence[int]) -> None:
         """Stand before the answer to `question`, the tokens of the whole conversation so far."""
@@ -170,8 +182,13 @@ class Conversation:
         on_prefill(total, total)
         self._pending, self._marks = [], []
 
-    def _thought_limit(self, n_tokens: int | None) -> ThoughtLimit | None:
-        if n_tokens is None or not self._chat.opens_thinking:
-            return None
-        closing = self._engine.vocab.tokenize("\n</think>\n\n")
-        return ThoughtLimit(n_tokens=n_tokens, closing=tuple(closing))
+    def _steering(self, max_tokens: int, thought_tokens: int | None) -> Steering:
+        """Where no limit of the thought is given, the call that follows keeps a share of what the turn may have."""
+        room = min(max_tokens, self._engine.n_ctx - len(self._engine.ledger))
+        most = int(room * THOUGHT_SHARE)
+        return Steering(
+            self._keys_by_tool,
+            opens_thinking=self._chat.opens_thinking,
+            repairs=self._repairs_calls,
+            thought_tokens=most if thought_tokens is None else min(thought_tokens, most),
+        )

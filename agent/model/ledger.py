@@ -18,14 +18,16 @@ class Checkpoint:
 class Ledger:
     """The tokens in the model's memory, append-only between rollbacks.
 
-    `evaluated_tokens` counts each token the first time it is decoded, `redecoded_tokens` every time after that. The
-    saved states have at most `checkpoint_bytes` together, but the last one is always kept.
+    `evaluated_tokens` counts each token the first time it is decoded, `redecoded_tokens` every time after that. What
+    `reject` took back is in `rejected_tokens` instead. The saved states have at most `checkpoint_bytes` together, but
+    the last one is always kept.
     """
 
     def __init__(self, checkpoint_bytes: int) -> None:
         self.tokens: list[int] = []
         self.evaluated_tokens = 0
         self.redecoded_tokens = 0
+        self.rejected_tokens = 0
         self._seen: list[int] = []
         self._budget = checkpoint_bytes
         self._checkpoints: list[Checkpoint] = []
@@ -77,6 +79,14 @@ class Ledger:
         """Forget the tokens behind the first `n_tokens`, and the checkpoints that hold them."""
         del self.tokens[n_tokens:]
         self._checkpoints = [point for point in self._checkpoints if point.n_tokens <= n_tokens]
+
+    def reject(self, n_tokens: int) -> None:
+        """The tokens behind the first `n_tokens` were a wrong way: they count as rejected, no more as evaluated."""
+        n_rejected = len(self.tokens) - n_tokens
+        self.evaluated_tokens -= n_rejected
+        self.rejected_tokens += n_rejected
+        del self._seen[n_tokens:]
+        self.roll_back(n_tokens)
 
     def start_counting(self) -> None:
         """A new run: what was decoded before and is gone belongs to another."""
