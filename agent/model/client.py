@@ -8,18 +8,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from agent.config import cache_dir
 from agent.errors import ModelUnavailable
 from agent.model.chat_format import ChatFormat, complete_thinking
 from agent.model.gguf_header import GgufHeader, read_header
 from agent.model.keeper import WorkerKeeper
 from agent.model.locate import ModelFile
 from agent.model.machine import available_bytes, physical_cores
-from agent.model.memory import estimate, plan_context
+from agent.model.memory import GIB, ContextPlan, FlashAttention, plan_context
 from agent.model.model_facts import ModelFacts, read_facts
+from agent.model.presence import Holder, other_holders
 from agent.model.tool_calls import Finish, parse
 from agent.model.worker_process import WorkerProcess
+from agent.observations import with_nudge
 from agent.protocols import OnPrefill, OnText
-from agent.types import JsonObject, Limits, ModelInfo, Observation, ToolCall, Turn, Usage
+from agent.types import Forced, JsonObject, Limits, ModelInfo, Observation, ToolCall, Turn, Usage
 
 SMALL_BYTES = 64 << 20  # below, threads wait for each other longer than they work: 100 times slower on a busy machine
 
@@ -30,13 +33,15 @@ class WorkerOptions:
 
     n_threads: int | None = None
     n_gpu_layers: int | None = None
+    flash_attention: FlashAttention = "auto"
+    repairs_calls: bool = True
 
 
 class WorkerModel:
     """One conversation with a model in a worker process; a `ChatModel`.
 
     With a `keeper` the process outlives `close` and is used again; else it ends with it. `on_loading` gets the share
-    of the file that is loaded, from 0 to 1.
+    of the file that is loaded, from 0 to 1; `on_note` what a person should know after `open`.
     """
 
     def __init__(
@@ -48,6 +53,7 @@ class WorkerModel:
         options: WorkerOptions | None = None,
         keeper: WorkerKeeper | None = None,
         on_loading: Callable[[float], None] | None = None,
+        on_note: Callable[[str], None] | None = None,
     ) -> None:
         self._file = file
         self._seed = seed
@@ -55,6 +61,7 @@ class WorkerModel:
         self._options = options or WorkerOptions()
         self._keeper = keeper
         self._on_loading = on_loading
+        self._on_note = on_note
         self._worker: WorkerProcess | None = None
         self._limits = Limits()
         self._tools: Sequence[JsonObject] = ()
@@ -85,23 +92,32 @@ class WorkerModel:
     async def _load(self, header: GgufHeader, facts: ModelFacts) -> ModelInfo:
         if self._worker is None:
             self._worker = await WorkerProcess.start()
-        room = available_bytes() + (self._keeper.held_bytes if self._keeper else 0)
-        plan = plan_context(header, self._limits.context_tokens, room, self._context_is_explicit)
+        others = await asyncio.to_thread(other_holders, self._worker.pid)
+        plan = self._plan(header, others)
         self._worker.on_notification = self._notified
         opened = await self._ask(
             "open",
             {
                 "path": self._file.path,
+                "header_bytes": header.size_bytes - header.tensor_bytes,
                 "template": facts.template,
                 "n_ctx": plan.n_ctx,
                 "n_threads": self._options.n_threads or (1 if header.tensor_bytes < SMALL_BYTES else physical_cores()),
                 "gpu_layers": self._options.n_gpu_layers,
-                "repack": plan.repack,
+                "repack": plan.setup.repack,
+                "tuning": {
+                    "micro_batch_tokens": plan.setup.batch_tokens,
+                    "cache_type": plan.setup.cache_type,
+                    "flash_attention": self._options.flash_attention,
+                },
+                "need_bytes": plan.need.total_bytes(plan.n_ctx),
+                "prefixes": str(cache_dir() / "prefixes"),
                 "sampling": asdict(facts.sampling),
+                "repairs_calls": self._options.repairs_calls,
             },
         )
         if self._keeper is not None:
-            self._keeper.held_bytes = estimate(header).total_bytes(plan.n_ctx)
+            self._keeper.held_bytes = plan.need.total_bytes(plan.n_ctx)
         self._opens_thinking = bool(opened["opens_thinking"])
         self._n_ctx = int(opened["n_ctx"])
         return ModelInfo(
@@ -111,8 +127,24 @@ class WorkerModel:
             context_tokens=self._n_ctx,
             system_prompt=facts.system_prompt,
             tools=facts.tools,
-            notes=() if plan.note is None else (plan.note,),
+            notes=(*plan.notes, *map(_describe, others)),
         )
+
+    def _plan(self, header: GgufHeader, others: Sequence[Holder]) -> ContextPlan:
+        """Raises ContextTooLarge, ModelUnavailable."""
+        room = available_bytes() + (self._keeper.held_bytes if self._keeper else 0)
+        try:
+            return plan_context(
+                header,
+                self._limits.context_tokens,
+                room,
+                self._context_is_explicit,
+                cache_types=("f16",) if self._options.flash_attention == "off" else ("f16", "q8_0"),
+            )
+        except ModelUnavailable as error:
+            if others:
+                error.hint = f"{' '.join(map(_describe, others))} {error.hint}"
+            raise
 
     async def begin(self, system: str, tools: Sequence[JsonObject], user: str) -> None:
         """Start a conversation. Raises ModelUnavailable."""
@@ -173,28 +205,33 @@ class WorkerModel:
             ToolCall(name=call.name, arguments=call.arguments, id=f"call_{self._n_turns}_{i}")
             for i, call in enumerate(parsed.calls)
         )
-        return Turn(
+        turn = Turn(
             reasoning=parsed.reasoning,
             content=parsed.content,
             calls=calls,
             problems=parsed.problems,
             truncated=parsed.truncated,
             raw=raw,
+            forced=tuple(Forced(**item) for item in reply["forced"]),
             usage=Usage(
                 prompt_tokens=reply["prompt_tokens"],
                 completion_tokens=reply["completion_tokens"],
                 evaluated_tokens=reply["evaluated_tokens"],
                 redecoded_tokens=reply["redecoded_tokens"],
+                draft_rejected_tokens=reply["draft_rejected_tokens"],
             ),
             context_tokens=reply["context_tokens"],
             duration_s=reply["duration_s"],
         )
+        return with_nudge(turn)
 
     def _notified(self, method: str, params: JsonObject) -> None:
         if method == "text" and self._on_text is not None:
             self._on_text(str(params["text"]))
         elif method == "prefill" and self._on_prefill is not None:
             self._on_prefill(int(params["done"]), int(params["total"]))
+        elif method == "note" and self._on_note is not None:
+            self._on_note(str(params["text"]))
         elif method == "loading" and self._on_loading is not None:
             self._on_loading(float(params["share"]))
 
@@ -204,6 +241,11 @@ def _look_at(file: ModelFile) -> tuple[GgufHeader, ModelFacts]:
     facts = read_facts(header, is_bundled=file.kind == "demonstration")
     ChatFormat(facts.template)
     return header, facts
+
+
+def _describe(holder: Holder) -> str:
+    size = f"{holder.need_bytes / GIB:.1f} GiB"
+    return f"Another frog-lsp (process {holder.pid}) holds {holder.model} in memory too, planned with {size}."
 
 
 def _as_json(observations: Sequence[Observation]) -> list[JsonObject]:

@@ -26,7 +26,8 @@ ENOUGH_CONTEXT = 65_536
 CONTEXT_STEP = 256
 BATCH_TOKENS = 256
 SMALL_BATCH_TOKENS = 64
-_PROCESS_BYTES = 90 * MIB  # Python, llama.cpp and its graphs: measured 75 to 95 MiB
+_PROCESS_BYTES = 70 * MIB  # Python, llama.cpp and its graphs
+_VOCABULARY_BYTES = 350  # of one token with its merge in llama.cpp's tables: 81 MiB for 248,320
 _SPARE_SHARE = 0.05  # of the available memory stays free
 _CACHE_BITS: dict[CacheType, float] = {"f16": 16.0, "q8_0": 8.5}
 _Q8_BLOCK = 32  # values that share a scale: a head must be made of whole blocks
@@ -40,7 +41,7 @@ class MemoryNeed:
 
     `weights_bytes` are mapped from the file; `repacked_bytes` are copies for the processor; `state_bytes` is the
     recurrent state with those kept for taking drafts back; `bytes_per_token` of the context are the attention cache
-    and the mask; `compute_bytes` what one micro-batch needs beside.
+    and the mask; `compute_bytes` what one micro-batch needs beside; `process_bytes` are Python and llama.cpp.
     """
 
     weights_bytes: int
@@ -104,7 +105,7 @@ def estimate(header: GgufHeader, setup: Setup | None = None, *, n_rs_seq: int = 
         state_bytes=state * n_sequences * (1 + n_rs_seq),
         checkpoints_bytes=min(CHECKPOINT_BYTES, 64 * state),
         compute_bytes=setup.batch_tokens * _compute_bytes_per_token(header),
-        process_bytes=_PROCESS_BYTES,
+        process_bytes=_PROCESS_BYTES + _VOCABULARY_BYTES * header.lengths.get("tokenizer.ggml.tokens", 0),
         kv_bytes_per_token=int(n_attention * _kv_values_per_layer(header) * kv_bits / 8),
         mask_bytes_per_token=setup.batch_tokens * _MASK_BYTES,
     )

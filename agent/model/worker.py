@@ -7,11 +7,14 @@ seen in the middle of a generation and the end of stdin ends the process at once
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import queue
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from agent.errors import FrogError, ModelQueryError, ModelUnavailable
@@ -22,12 +25,15 @@ from agent.types import JsonObject, Observation, ToolCall, Turn
 if TYPE_CHECKING:
     from agent.model.engine import Engine
     from agent.model.engine_chat import Conversation
-    from agent.model.engine_context import LoadedModel
+    from agent.model.engine_context import LoadedModel, Tuning
+    from agent.model.prefixes import PrefixStore
+    from agent.model.presence import Presence
 
 HINT_MARK = "\x1f"
 """Between the message and the hint of an error: a frame has one text for both."""
 
 PROGRESS_EVERY_S = 0.05
+_LAST_WRITE_S = 0.5  # that a beginning of a conversation may still be written after stdin has ended
 _FIRST_VICTIM = b"700"  # of 1000: when memory runs out, the model goes before the editor
 
 
@@ -62,6 +68,8 @@ class Worker:
         self._engine: Engine | None = None
         self._engine_key: tuple[Any, ...] = ()
         self._chat: Conversation | None = None
+        self._prefixes: PrefixStore | None = None
+        self._presence: Presence | None = None
         self._methods: dict[str, Callable[[JsonObject], JsonObject]] = {
             "hello": self._hello,
             "open": self._open,
@@ -98,6 +106,9 @@ class Worker:
         except (FrameError, OSError) as error:
             os.write(2, f"the model worker got what is no message: {error}\n".encode())
             os._exit(1)
+        self._abort.set()
+        if self._prefixes is not None:
+            self._prefixes.wait(_LAST_WRITE_S)
         os._exit(0)
 
     def _send(self, message: JsonObject) -> None:
@@ -120,21 +131,24 @@ class Worker:
         try:
             from agent.model.engine import Engine
             from agent.model.engine_chat import Conversation
-            from agent.model.engine_context import LoadedModel
+            from agent.model.engine_context import LoadedModel, Tuning
         except (ImportError, OSError) as error:
             raise ModelUnavailable(
                 f"llama-cpp-python is not there or does not load: {error}",
                 "Install it; it is compiled once, which takes some minutes. The README says how.",
             ) from error
         from agent.model.chat_format import ChatFormat
+        from agent.model.presence import Presence
         from agent.model.sampling import Sampling
 
         info = os.stat(params["path"])
         model_key = (params["path"], info.st_mtime_ns, info.st_size, params["gpu_layers"], params["repack"])
-        engine_key = (params["n_ctx"], params["n_threads"])
+        tuning = Tuning(**params["tuning"])
+        engine_key = (params["n_ctx"], params["n_threads"], tuning)
         is_kept = self._model is not None and model_key == self._model_key
         if not is_kept:
             self._unload({})
+            self._presence = Presence(os.path.basename(params["path"]), params["need_bytes"])
             self._model = LoadedModel(
                 params["path"],
                 n_gpu_layers=params["gpu_layers"],
@@ -149,12 +163,37 @@ class Worker:
             if self._engine is not None:
                 self._engine.close()
             self._engine = None
-            self._engine = Engine(self._model, n_ctx=params["n_ctx"], n_threads=params["n_threads"], abort=self._abort)
+            self._prefixes = self._open_prefixes(params, info, tuning)
+            self._engine = Engine(
+                self._model,
+                n_ctx=params["n_ctx"],
+                n_threads=params["n_threads"],
+                abort=self._abort,
+                tuning=tuning,
+                prefixes=self._prefixes,
+            )
             self._engine_key = engine_key
         vocab = self._model.vocab
         template = ChatFormat(params["template"], bos=vocab.bos, ends=vocab.ends)
-        self._chat = Conversation(self._engine, template, Sampling(**params["sampling"]))
+        sampling = Sampling(**params["sampling"])
+        self._chat = Conversation(self._engine, template, sampling, repairs_calls=params["repairs_calls"])
         return {"n_ctx": self._engine.n_ctx, "opens_thinking": template.opens_thinking, "was_loaded": is_kept}
+
+    def _open_prefixes(self, params: JsonObject, info: os.stat_result, tuning: Tuning) -> PrefixStore | None:
+        """The kept beginnings of this model file, in this build, with this cache."""
+        from agent.model.engine_library import engine_build
+        from agent.model.prefixes import PrefixStore
+
+        if params["prefixes"] is None:
+            return None
+        with open(params["path"], "rb") as file:
+            header = hashlib.sha256(file.read(params["header_bytes"])).hexdigest()
+        facts = {
+            "model": [info.st_size, info.st_mtime_ns, header],
+            "build": engine_build(),
+            "cache": [tuning.cache_type, tuning.flash_attention, tuning.n_rs_seq, params["gpu_layers"]],
+        }
+        return PrefixStore(Path(params["prefixes"]), facts, on_note=lambda text: self._notify("note", text=text))
 
     def _begin(self, params: JsonObject) -> JsonObject:
         self._conversation().begin(params["system"], params["tools"], params["user"], params.get("seed"))
@@ -192,6 +231,8 @@ class Worker:
             "completion_tokens": usage.completion_tokens,
             "evaluated_tokens": usage.evaluated_tokens,
             "redecoded_tokens": usage.redecoded_tokens,
+            "draft_rejected_tokens": usage.draft_rejected_tokens,
+            "forced": [asdict(item) for item in reply.forced],
         }
 
     def _aborted(self, _params: JsonObject) -> JsonObject:
@@ -207,7 +248,9 @@ class Worker:
             self._engine.close()
         if self._model is not None:
             self._model.close()
-        self._chat, self._engine, self._model = None, None, None
+        if self._presence is not None:
+            self._presence.close()
+        self._chat, self._engine, self._model, self._presence = None, None, None, None
         return {}
 
     def _conversation(self) -> Conversation:
