@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -51,6 +52,8 @@ async def start_landlock(
     """
     seccomp = _check_kernel()
     host, notes = gather_host_facts(spec)
+    if not _can_enter((*host.runner.shown, *host.project.shown), host.owner_uid, host.owner_gid):
+        host = replace(host, owner_uid=host.uid, owner_gid=host.gid)  # root without its capabilities, then
     owner = (host.owner_uid, host.owner_gid) if host.uid == 0 else None
     has_bash = argv is not None or has_consent()
     ground = await hold_copy(spec, host.project.shown, owner) if has_bash else hold_visible_layers()
@@ -133,6 +136,21 @@ def _furnish(plan: LandlockPlan, folder: str, runner: bytes) -> None:
     if plan.privileged:
         for path in made:
             os.chown(path, *plan.run_as)
+
+
+def _can_enter(folders: tuple[str, ...], uid: int, gid: int) -> bool:
+    """Whether a user who is in no other group may go to all of these."""
+    for folder in folders:
+        place = folder
+        while True:
+            info = os.stat(place)
+            bit = stat.S_IXUSR if info.st_uid == uid else stat.S_IXGRP if info.st_gid == gid else stat.S_IXOTH
+            if uid != 0 and not info.st_mode & bit:
+                return False
+            if place == "/":
+                break
+            place = os.path.dirname(place)
+    return True
 
 
 def _count_tasks(uid: int) -> int:

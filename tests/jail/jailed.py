@@ -71,6 +71,7 @@ def frog_jail(
     limits: tuple[str, ...] = (),
     set_later: dict[str, str] | None = None,
     backend: str = "auto",
+    read_only: tuple[str, ...] = (),
 ) -> subprocess.CompletedProcess[str]:
     """Run `argv` in the jail from a process of its own, where needed as an ordinary user, or under `before`.
 
@@ -81,7 +82,7 @@ def frog_jail(
         "from agent.jail.command import run_command\n"
         "from agent.jail.spec import JailSpec, parse_limits\n"
         f"import os; os.environ.update({set_later or {}!r})\n"
-        f"spec = JailSpec(workspace=sys.argv[1], limits=parse_limits({limits!r}))\n"
+        f"spec = JailSpec(workspace=sys.argv[1], limits=parse_limits({limits!r}), read_only_paths={read_only!r})\n"
         f"sys.exit(asyncio.run(run_command(spec, sys.argv[2:], {backend!r})))"
     )
     python, prefix = sys.executable, list(before)

@@ -49,9 +49,14 @@ SCENARIOS_THAT_FAIL = {
 }
 """Scenarios of tools (tests/scenarios/tools.json) that cannot be the same."""
 
+_WATCH = "a disk has no bound of its own: the watch ends the command"
 BOMBS_STOPPED_OTHERWISE = {
-    "shared-memory": "there is no /dev/shm",
-    "full-view": "a disk has no bound of its own: the watch ends the command",
-    "full-scratch": "a disk has no bound of its own: the watch ends the command",
-    "empty-files": "a disk has no bound of its own: the watch ends the command",
+    "shared-memory": (1, "there is no /dev/shm"),
+    "full-scratch": (1, "nothing can be written to /tmp; TMPDIR is elsewhere"),
+    "full-view": (124, _WATCH),
+    "empty-files": (124, _WATCH),
 }
+"""The exit code, and why it is another than in a jail with namespaces."""
+
+_ROOT = "the kernel counts no processes of root, and there is no namespace to count them"
+BOMBS_WITHOUT_A_KERNEL_LIMIT = {"processes": _ROOT, "threads": _ROOT, "zombies": _ROOT}

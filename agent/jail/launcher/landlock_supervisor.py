@@ -10,7 +10,7 @@ import time
 from agent.jail.launcher import kernel, watch
 from agent.jail.launcher.landlock_calls import Calls
 from agent.jail.launcher.landlock_runner import become_runner
-from agent.jail.launcher.landlock_tree import become_top, end_everything, kill_all_but, processes
+from agent.jail.launcher.landlock_tree import become_top, count_threads, end_everything, kill_all_but, processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ class _Supervisor:
                 return None
             ended = _reap(self._runner)
             if ended is not None:
+                if broken := self._full_folder():  # it was faster than the watch
+                    self._status.send(b"LIMIT " + broken)
                 return ended
             now = time.monotonic()
             if now < next_look:  # it was woken by a question
@@ -113,7 +115,7 @@ class _Supervisor:
 
     def _broken_limit(self) -> bytes | None:
         pids = processes()
-        if len(pids) > self._plan["processes"]:
+        if count_threads(pids) > self._plan["processes"]:
             return b"processes"
         limit = self._plan["memory_bytes"]
         return b"memory_bytes" if watch.memory_of(pids, limit) > limit else None

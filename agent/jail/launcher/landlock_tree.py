@@ -38,6 +38,17 @@ def processes() -> list[int]:
     return found
 
 
+def count_threads(pids: list[int]) -> int:
+    """The threads of these processes together."""
+    n_threads = 0
+    for pid in pids:
+        try:
+            n_threads += len(os.listdir(f"/proc/{pid}/task"))
+        except OSError:
+            continue  # it ended meanwhile
+    return n_threads
+
+
 def _children(pid: int) -> list[int]:
     children: list[int] = []
     try:
