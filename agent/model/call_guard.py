@@ -135,6 +135,8 @@ class CallGuard:
             case Mode.KEY:
                 return place.opened
             case Mode.VALUE:
+                if loose := _LOOSE_END.search(self.text, max(place.value, len(self.text) - _LOOK_BACK)):
+                    return loose.start()
                 line = self.text.rfind(b"\n", max(place.start, len(self.text) - _MOST_NAME_BYTES - 14))
                 return line if line >= 0 and self.text[line + 1 : line + 2] in (b"", b"<") else len(self.text)
             case Mode.THOUGHT | Mode.PROSE:
@@ -174,7 +176,8 @@ class CallGuard:
         self._repairs = repairs
 
     def end(self) -> Rewrite | None:
-        """The model ends the turn here: what is to be put right before it ends, or (`ends` false) goes on."""
+        """The model ends the turn here: what is to be put right before it ends (asked again, until there is nothing),
+        or (`ends` false) goes on."""
         if not self._repairs:
             return None
         return self._close() or self._mend()
@@ -268,7 +271,9 @@ class CallGuard:
         wanted = nearest_name(name.decode("utf-8", "replace"), self._keys)
         good = wanted.encode() if wanted is not None else name if _is_name(name) else NO_NAME
         if self._repairs and (good != name or not is_whole):
-            return Rewrite(kind="name", start=place.start, end=end + is_whole, text=good + b">")
+            return Rewrite(
+                kind="name", start=place.start, end=end + 1 if is_whole else len(self.text), text=good + b">"
+            )
         if not is_whole:
             self._go(Mode.PROSE, place.start)
             return None
@@ -298,7 +303,9 @@ class CallGuard:
         is_whole = end < len(self.text) and self.text[end : end + 1] == b">"
         if self._repairs and not (is_whole and _is_name(key)):
             good = key if _is_name(key) else self._likely_key(place)
-            return Rewrite(kind="name", start=place.start, end=end + is_whole, text=good + b">")
+            return Rewrite(
+                kind="name", start=place.start, end=end + 1 if is_whole else len(self.text), text=good + b">"
+            )
         name = key.decode("utf-8", "replace").strip().strip("\"'").strip()
         at = end + is_whole
         self._go(Mode.VALUE, at, opened=place.opened, value=at, keys=place.keys | {name})
@@ -383,11 +390,10 @@ class CallGuard:
         start, end = bad[0]
         for closing in (_CLOSE_CALL, _CLOSE_FUNCTION, _CLOSE_VALUE):
             if len(_bad_blocks(self.text[:end] + closing + b"\n" + self.text[end:])) < len(bad):
-                return Rewrite(kind="close", start=end, end=end, text=closing + b"\n")
+                return Rewrite(kind="close", start=end, end=end, text=closing + b"\n", ends=True)
         at = start + len(b"<tool_call>")
-        return Rewrite(
-            kind="structure", start=at, end=at, text=_OPEN_FUNCTION + NO_NAME + b">" + _CLOSE_FUNCTION + b"\n"
-        )
+        whole = _OPEN_FUNCTION + NO_NAME + b">" + _CLOSE_FUNCTION + b"\n"
+        return Rewrite(kind="structure", start=at, end=at, text=whole, ends=True)
 
     # --- looking -----------------------------------------------------------------------------------------
 

@@ -21,6 +21,8 @@ from agent.types import Forced
 
 _MOST_MARKS = 2  # beside the one at the beginning of the turn; each may have 50 MiB
 
+_MOST_REPAIRS_AT_END = 32
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
@@ -92,12 +94,9 @@ class _Turn:
             token = engine.sample(self._sampler)
             self._n_spent += 1
             if engine.vocab.is_end(token):
-                change = steering.end()
-                if change is None:
-                    return "stop", token
-                if not self._apply(change, ()):
+                if (is_over := self._end()) is None:
                     return "length", None
-                if change.ends:
+                if is_over:
                     return "stop", token
             else:
                 piece = engine.vocab.piece(token)
@@ -118,6 +117,18 @@ class _Turn:
                 self._text.show(self._data, steering.guard.settled)
             if self._n_spent >= self._max_tokens:
                 return "length", None
+
+    def _end(self) -> bool | None:
+        """Put right what the end of the turn leaves open. False: the turn goes on; None: there is no room for it."""
+        for _ in range(_MOST_REPAIRS_AT_END):
+            change = self._steering.end()
+            if change is None:
+                break
+            if not self._apply(change, ()):
+                return None
+            if not change.ends:
+                return False
+        return True
 
     def _leave(self, token: int) -> None:
         """The token belongs to the turn, but the limit came: it is decoded with the next prompt."""
