@@ -66,6 +66,8 @@ def explain(step: str, code: int, host: HostState) -> str:
         return "The kernel has no overlay file system: `sudo modprobe overlay`."
     if step == "overlay":
         return "The workspace, or (before Linux 6.6) the cache folder, is on a file system that an overlay cannot use."
+    if step in ("landlock", "user notification"):
+        return "The kernel lacks it, or a filter of system calls around frog-lsp (a container's) hides it."
     if host.is_container and code in (errno.EPERM, errno.EACCES, errno.EINVAL):
         return (
             "This is a container: its seccomp profile or its masked /proc forbids namespaces. Docker, Podman: start it "

@@ -24,8 +24,9 @@ OLDEST_LANDLOCK = 6
 """Linux 6.12: before it, a jailed process may signal every process of the user."""
 
 REDUCED = (
-    "no namespaces can be had, so commands run in a copy of the workspace at another path; they have no terminals, no "
-    "servers of their own and no shared semaphores, and can see the names, but not the contents, of files of the host"
+    "commands run in a copy of the workspace at another path, without terminals, servers of their own, shared "
+    "semaphores, /proc and /tmp; they can see the names, but not the contents, of files of the host; and a process "
+    "may outlive the run if both of ours that watch it are killed at once"
 )
 REDUCED_WITHOUT_BASH = (
     "Bash is not available: commands run in the reduced jail `landlock` only once you agree to it "

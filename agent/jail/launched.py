@@ -79,6 +79,8 @@ class LaunchedJail:
             except TimeoutError:  # a process hangs in the kernel
                 self._outlived = True
         await reap(self.process, _END_TIMEOUT_S)
+        if self._launch.is_asked_to_end and self.process.returncode != 0:
+            self._outlived = True  # nobody was left who would have ended the others
 
     def view_fd(self) -> int:
         """The open upper layer."""

@@ -455,6 +455,46 @@ def test_nothing_is_left_whoever_dies(place: Path, who: str) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.usefixtures("agreed")
+async def test_what_stays_when_both_of_ours_are_killed_at_once_is_jailed_and_nothing_is_proposed(
+    workspace: Path, tmp_path: Path
+) -> None:
+    """The one way that C cannot hold (see REDUCED): nobody is left who would end the others."""
+    mark = f"8{os.getpid()}"
+    secret = tmp_path / "secret"
+    secret.write_text("s")
+    session, host = await tools_of(workspace)
+    script = (
+        f"sleep {mark} & while sleep 0.05; do cat {secret} && touch read; chmod 777 {secret} && touch changed; done"
+    )
+    await call(host, "Bash", command=f"(setsid bash -c 'cd $PWD; {script}' >/dev/null 2>&1 &); touch x")
+    await asyncio.to_thread(_wait, lambda: _living(mark))
+    guardian = session._jailed.process.pid
+    threads = os.listdir(f"/proc/{guardian}/task")
+    supervisor = next(int(word) for t in threads for word in _read(f"/proc/{guardian}/task/{t}/children").split())
+    os.kill(supervisor, signal.SIGSTOP)  # so that it cannot see the other one end
+    os.kill(guardian, signal.SIGKILL)
+    os.kill(supervisor, signal.SIGKILL)
+    await asyncio.sleep(0.5)
+    try:
+        (left,) = _living(mark)
+        assert "Seccomp:\t2" in _read(f"/proc/{left}/status")
+        assert not {"read", "changed"} & set(os.listdir(session.info.root))
+        assert stat.S_IMODE(os.stat(secret).st_mode) == 0o644
+        with pytest.raises(landlock.JailUnavailable, match="cannot be trusted"):
+            await session.stop()
+    finally:
+        for pid in _living(mark):
+            os.killpg(os.getpgid(pid), signal.SIGKILL)
+        await host.close()
+        await session.close()
+
+
+def _read(path: str) -> str:
+    with open(path) as file:
+        return file.read()
+
+
 def test_a_command_that_kills_all_that_it_may_kills_only_itself(place: Path) -> None:
     bystander = subprocess.Popen(["sleep", "100"])
     try:

@@ -26,6 +26,8 @@ UBUNTU = HostState(apparmor_restrict_unprivileged_userns=1)
         ("overlay", ENODEV, WORKING, "modprobe overlay"),
         ("overlay", EINVAL, WORKING, "a file system that an overlay cannot use"),
         ("mount_setattr", ENOSYS, WORKING, "a filter of system calls"),
+        ("landlock", EPERM, HostState(is_container=True), "(a container's) hides it"),
+        ("user notification", EINVAL, WORKING, "(a container's) hides it"),
         ("something", 0, WORKING, "frog-lsp doctor"),
     ],
 )  # fmt: skip
