@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.status import Status
 from rich.text import Text
 
+from agent.steered import describe_forced
 from agent.types import (
     ConversationRestarted,
     ExitReason,
@@ -33,6 +34,7 @@ from agent.types import (
     ToolFinished,
     ToolStarted,
     TurnFinished,
+    TurnSteered,
 )
 from agent.visible import visible, visible_line
 
@@ -102,6 +104,8 @@ class Presenter:
                 if not turn.calls and not turn.problems:
                     self._print_result("reply was cut" if turn.truncated else "reply without a call", "dim")
                     self._say("collecting the changes and checking them", at_once=True)
+            case TurnSteered(forced=forced):
+                self._print(Text(f"      {describe_forced(forced)}", "dim"))
             case ToolStarted(call=call):
                 self._say(f"running {call.name}", at_once=True)
             case ToolFinished(step=step, call=call, observation=observation):

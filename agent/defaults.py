@@ -50,6 +50,7 @@ def defaults_from(config: dict[str, Any]) -> Defaults:
             api_key_env=read("model.apiKeyEnv", str, None),
             n_threads=read("model.threads", int, None),
             n_gpu_layers=read("model.gpuLayers", int, None),
+            repairs_calls=read("model.repairCalls", bool, True),
         ),
         limits=Limits(
             max_steps=read("limits.maxSteps", int, limits.max_steps),
@@ -80,7 +81,7 @@ class _Reader:
         value = self._config.get(key, nested.get(name) if isinstance(nested, dict) else None)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, kind):
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             kinds = kind if isinstance(kind, tuple) else (kind,)
             raise _wrong(key, " or ".join(item.__name__ for item in kinds))
         if isinstance(value, int | float) and value <= 0 and group == "limits":

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent.errors import ContextOverflow, FrogError, ModelQueryError, ModelUnavailable, ToolRunnerDied
-from agent.observations import INVALID_CALL, describe_problem, in_order, repeats_itself, without_durations
+from agent.observations import INVALID_CALL, describe_problem, in_order, repeats_itself
 from agent.protocols import ChatModel, Recorder, ToolExecutor
+from agent.stuck import Circles
 from agent.types import (
     CallProblem,
     ExitReason,
@@ -24,10 +25,9 @@ from agent.types import (
     ToolStarted,
     Turn,
     TurnFinished,
+    TurnSteered,
     Usage,
 )
-
-SAME_OUTCOMES = 3  # the same call with the same result so many times running is `stuck`
 
 _REASONS: tuple[tuple[type[FrogError], ExitReason], ...] = (
     (ContextOverflow, ExitReason.MAX_CONTEXT_LEN),
@@ -96,7 +96,7 @@ async def _take_turns(
     is_late: Callable[[], bool],
 ) -> tuple[ExitReason, str]:
     observations: list[Observation] = []
-    last_outcome, n_same = None, 0
+    circles = Circles()
     while True:
         if is_late():
             return ExitReason.MAX_TIME, ""
@@ -111,18 +111,19 @@ async def _take_turns(
         )
         progress.n_steps, progress.usage = step, progress.usage + turn.usage
         recorder.record(TurnFinished(step=step, turn=turn))
+        if turn.forced:
+            recorder.record(TurnSteered(step=step, forced=turn.forced))
         if turn.truncated:
             return _cut(turn, limits), turn.content
+        if circles.is_beyond_nudging(turn):
+            return ExitReason.STUCK, turn.content
         if not turn.calls and not turn.problems:
             return ExitReason.AGENT, turn.content
         observations = []
         for item in in_order(turn):
             observation = await answer(item, tools, recorder, step)
             observations.append(observation)
-            outcome = (*_identity(item, turn), without_durations(observation.text))
-            n_same = n_same + 1 if outcome == last_outcome else 1
-            last_outcome = outcome
-            if n_same >= SAME_OUTCOMES:
+            if circles.closes_with(item, turn, observation):
                 return ExitReason.STUCK, turn.content
 
 
@@ -136,11 +137,6 @@ async def answer(item: ToolCall | CallProblem, tools: ToolExecutor, recorder: Re
         observation = await tools.execute(call)
     recorder.record(ToolFinished(step=step, call=call, observation=observation))
     return observation
-
-
-def _identity(item: ToolCall | CallProblem, turn: Turn) -> tuple[str, object]:
-    said = (turn.raw, turn.reasoning, turn.content)  # what could not be read has no other identity
-    return ("", said) if isinstance(item, CallProblem) else (item.name, dict(item.arguments))
 
 
 def _cut(turn: Turn, limits: Limits) -> ExitReason:

@@ -22,7 +22,7 @@ CLOSED = (
     "[Your thought was ended because it was too long or went round in circles, and no tool call followed. "
     "Make the one tool call that is the next step, or say in a few sentences that you are done.]"
 )
-CLOSED_THOUGHTS = frozenset({"thought_limit", "thought_repeats"})
+_CLOSED_THOUGHTS = frozenset({"thought_limit", "thought_repeats"})
 _SECONDS = re.compile(r"\b\d+(?:\.\d+)? ?(?:m?s|sec(?:ond)?s?|minutes?)\b")
 _MAX_PERIOD = 64  # lines; longer cycles are not looked for
 _MIN_REPEATED_LINES = 12
@@ -36,7 +36,7 @@ def with_nudge(turn: Turn) -> Turn:
     kinds = {item.kind for item in turn.forced}
     if "answer_repeats" in kinds:
         message = STOPPED
-    elif kinds & CLOSED_THOUGHTS and not (turn.calls or turn.problems or turn.truncated or turn.content.strip()):
+    elif kinds & _CLOSED_THOUGHTS and not (turn.calls or turn.problems or turn.truncated or turn.content.strip()):
         message = CLOSED
     else:
         return turn

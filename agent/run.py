@@ -28,6 +28,7 @@ from agent.protocols import ChatModel
 from agent.remarks import file_notes, issue_notes
 from agent.resume import check_resumable, replay
 from agent.run_facts import RunFacts, internal_error, reason_of
+from agent.steered import forced_notes
 from agent.summary import SummarizedModel
 from agent.tasks import settle, together
 from agent.tools.bundle import runner_bundle
@@ -110,6 +111,9 @@ class Run:
             raise asyncio.CancelledError
         return result
 
+    def _trajectory_path(self) -> str | None:
+        return str(self._trajectory.path) if self._trajectory.is_open else None
+
     # --- the work, in order ------------------------------------------------------------------------------
 
     async def _do(self) -> None:
@@ -136,8 +140,14 @@ class Run:
             await host.seed(self._unsaved)
         system, schemas = _instructions(session.info.root or jail_spec.workspace, info, wording, resumed)
         self._trajectory.open(replace(spec, limits=limits), info, schemas, workspace_hash)
-        self._emit(RunStarted(run_id=spec.run_id, model=info, jail=session.info, limits=limits))
+        self._emit(
+            RunStarted(
+                run_id=spec.run_id, model=info, jail=session.info, limits=limits, trajectory=self._trajectory_path()
+            )
+        )
         self._facts.outcome = await self._converse(model, host, limits, info, system, schemas, resumed)
+        for note in forced_notes(self._facts.forced):
+            self._note(note)
         view = await session.stop()
         try:
             collected = await asyncio.to_thread(collect, view, baseline)
@@ -271,8 +281,7 @@ class Run:
                 _log.error("run %s did not close cleanly", self._spec.run_id, exc_info=outcome)
 
     def _result(self, reason: ExitReason, error: RunError | None, elapsed_s: float) -> RunResult:
-        trajectory = str(self._trajectory.path) if self._trajectory.is_open else None
-        result = self._facts.result(self._spec, reason, error, elapsed_s, trajectory)
+        result = self._facts.result(self._spec, reason, error, elapsed_s, self._trajectory_path())
         if result.changes.changes:
             try:
                 ProposalStore().save(Proposal.of(self._spec, result))
@@ -287,6 +296,7 @@ class Run:
         """Take an event of the loop: this object is its Recorder."""
         if isinstance(event, TurnFinished):
             self._facts.n_steps, self._facts.usage = event.step, self._facts.usage + event.turn.usage
+            self._facts.forced += event.turn.forced
         self._emit(event)
 
     def _remember(self, path: str) -> None:

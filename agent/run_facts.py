@@ -7,7 +7,18 @@ from dataclasses import dataclass, field
 from agent.changes.diff import patch
 from agent.errors import FrogError, JailUnavailable, ModelQueryError, ModelUnavailable, UsageError, WorkspaceError
 from agent.loop import LoopOutcome
-from agent.types import ChangeSet, ExitReason, JailInfo, ModelInfo, RunError, RunResult, RunSpec, TestOutcome, Usage
+from agent.types import (
+    ChangeSet,
+    ExitReason,
+    Forced,
+    JailInfo,
+    ModelInfo,
+    RunError,
+    RunResult,
+    RunSpec,
+    TestOutcome,
+    Usage,
+)
 
 
 @dataclass(slots=True)
@@ -23,6 +34,7 @@ class RunFacts:
     notes: list[str] = field(default_factory=list)
     n_steps: int = 0
     usage: Usage = field(default_factory=Usage)
+    forced: list[Forced] = field(default_factory=list)
 
     def result(
         self, spec: RunSpec, reason: ExitReason, error: RunError | None, elapsed_s: float, trajectory: str | None

@@ -21,6 +21,7 @@ from agent.observations import INVALID_CALL
 from agent.types import (
     CallProblem,
     ConversationRestarted,
+    Forced,
     Issue,
     JsonObject,
     ModelInfo,
@@ -55,9 +56,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:
-    """The conversation began anew with this user turn (the issue and a summary)."""
+    """The conversation began anew with this user turn (the issue and a summary) and the last `n_kept` turns."""
 
     user: str
+    n_kept: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,8 +136,8 @@ class TrajectoryWriter:
                 self._observations.append(observation)
                 if self._pending and len(self._observations) >= n_expected(self._pending[1]):
                     self._finish_step()
-            case ConversationRestarted(user=user):
-                self.message("user", user)
+            case ConversationRestarted(user=user, n_kept=n_kept):
+                self._write({"role": "user", "content": user, "n_kept": n_kept})
             case RunFinished(result=result):
                 self._finish_step()
                 error = None if result.error is None else dataclasses.asdict(result.error)
@@ -218,6 +220,7 @@ def step_json(step: int, turn: Turn, observations: Sequence[Observation]) -> Jso
         "usage": dataclasses.asdict(turn.usage),
         "duration_s": round(turn.duration_s, 4),
         "raw": turn.raw,
+        "forced": [dataclasses.asdict(item) for item in turn.forced],
     }
 
 
@@ -302,7 +305,7 @@ class _Reader:
         elif self.user is None:
             self.user = str(value["content"])
         else:
-            self.entries.append(Restart(user=str(value["content"])))
+            self.entries.append(Restart(user=str(value["content"]), n_kept=int(value.get("n_kept", 0))))
 
 
 def _step(value: JsonObject) -> Step:
@@ -318,6 +321,7 @@ def _step(value: JsonObject) -> Step:
         problems=tuple(CallProblem(**problem) for problem in value.get("problems", ())),
         truncated=bool(value.get("truncated", False)),
         raw=value.get("raw"),
+        forced=tuple(Forced(**item) for item in value.get("forced", ())),
         usage=Usage(**value.get("usage", {})),
         context_tokens=int(value.get("context_tokens") or 0),
         duration_s=float(value.get("duration_s") or 0.0),

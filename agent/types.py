@@ -371,12 +371,13 @@ class RunResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
-    """The model is open and the jail is ready."""
+    """The model is open and the jail is ready. `trajectory` is the file that grows with each step, None without one."""
 
     run_id: str
     model: ModelInfo
     jail: JailInfo
     limits: Limits
+    trajectory: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -412,12 +413,21 @@ class TurnFinished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TurnSteered:
+    """Something was put into the turn while the model wrote it, or it was stopped."""
+
+    step: int
+    forced: tuple[Forced, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationRestarted:
-    """The window was nearly full: from turn `step` on the conversation is the system prompt and `user`,
-    the issue with the model's own summary of the work so far."""
+    """The window was nearly full: from turn `step` on the conversation is the system prompt, `user` (the issue with
+    the model's own summary of the work so far) and the last `n_kept` turns before `step`, as they were."""
 
     step: int
     user: str
+    n_kept: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -468,6 +478,7 @@ RunEvent = (
     | TextDelta
     | Prefill
     | TurnFinished
+    | TurnSteered
     | ConversationRestarted
     | ToolStarted
     | ToolFinished

@@ -50,7 +50,11 @@ class AgentLauncher:
                 locate(spec.model.path),
                 seed=spec.seed,
                 context_is_explicit=spec.context_is_explicit,
-                options=WorkerOptions(n_threads=spec.model.n_threads, n_gpu_layers=spec.model.n_gpu_layers),
+                options=WorkerOptions(
+                    n_threads=spec.model.n_threads,
+                    n_gpu_layers=spec.model.n_gpu_layers,
+                    repairs_calls=spec.model.repairs_calls,
+                ),
                 keeper=self._keeper,
             )
         return None

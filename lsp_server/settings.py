@@ -84,7 +84,7 @@ class ModelGroup(Group):
     threads: OptionalWhole = Field(default=None, ge=1, description="Threads; null: the physical cores.")
     gpu_layers: OptionalWhole = Field(default=None, ge=-1, description="Layers on the GPU; null: automatic.")
     speculation: Speculation = Field(default="auto", description="Speculative decoding. No effect yet.")
-    repair_calls: bool = Field(default=True, description="Read tool calls with small mistakes. No effect yet.")
+    repair_calls: bool = Field(default=True, description="Repair tool calls while the model writes them.")
 
     def to_spec(self) -> ModelSpec:
         """The model of a run."""
@@ -96,6 +96,7 @@ class ModelGroup(Group):
             api_key_env=self.api_key_env,
             n_threads=self.threads,
             n_gpu_layers=self.gpu_layers,
+            repairs_calls=self.repair_calls,
         )
 
 
@@ -109,7 +110,9 @@ class LimitsGroup(Group):
     tokens_per_turn: Whole = Field(default=8_192, ge=1, description="The most tokens of one turn.")
     time_s: float = Field(default=10_800, ge=1, description="The most seconds of a run.")
     thought_tokens: OptionalWhole = Field(
-        default=None, ge=1, description="The most tokens of thinking in a turn; null: only the turn's own limit."
+        default=None,
+        ge=1,
+        description="The most tokens of one thought; then it is closed and the call follows. null: 3/4 of the turn.",
     )
 
     def to_limits(self) -> Limits:

@@ -138,7 +138,7 @@ class CallGuard:
                 if loose := _LOOSE_END.search(self.text, max(place.value, len(self.text) - _LOOK_BACK)):
                     return loose.start()
                 line = self.text.rfind(b"\n", max(place.start, len(self.text) - _MOST_NAME_BYTES - 14))
-                return line if line >= 0 and self.text[line + 1 : line + 2] in (b"", b"<") else len(self.text)
+                return line if line >= 0 and bytes(self.text[line + 1 : line + 2]) in (b"", b"<") else len(self.text)
             case Mode.THOUGHT | Mode.PROSE:
                 tag = self.text.rfind(b"<", max(0, len(self.text) - len(b"<tool_call>")))
                 return tag if tag >= 0 else len(self.text)
@@ -410,7 +410,7 @@ class CallGuard:
 
     def _is_mention(self, place: _Place) -> bool:
         """A `<tool_call>` in the middle of a line of prose is talked about, not made."""
-        return self._line(place.call).strip() != b"" and self.text[place.start : place.start + 1] not in (b"\n", b"\r")
+        return self._line(place.call).strip() != b"" and not self.text.startswith((b"\n", b"\r"), place.start)
 
     def _end_of_name(self, place: _Place) -> int:
         """Where a name or key ends, at its `>` or what cannot be in it; -1 while it may go on."""

@@ -10,11 +10,12 @@ import pytest
 
 from agent.errors import ContextOverflow, FrogError, ModelQueryError, ModelUnavailable, ToolRunnerDied
 from agent.loop import LoopOutcome, run_loop
-from agent.observations import in_order, repeats_itself, without_durations
+from agent.observations import in_order, repeats_itself, with_nudge, without_durations
 from agent.protocols import OnPrefill, OnText
 from agent.types import (
     CallProblem,
     ExitReason,
+    Forced,
     Limits,
     ModelInfo,
     Observation,
@@ -25,6 +26,7 @@ from agent.types import (
     ToolStarted,
     Turn,
     TurnFinished,
+    TurnSteered,
     Usage,
 )
 
@@ -254,6 +256,37 @@ async def test_a_resumed_run_counts_on() -> None:
     outcome, _, _, events = await play(turn(bash("x")), turn(), n_steps=7)
     assert outcome.n_steps == 9
     assert [event.step for event in events.of(StepStarted)] == [8, 9]
+
+
+def stopped(kind: str, **more: Any) -> Turn:
+    return with_nudge(
+        turn(forced=(Forced(kind=kind, text="", n_tokens=0),), truncated=kind == "answer_repeats", **more)
+    )
+
+
+async def test_a_turn_in_circles_is_nudged_once_and_then_stuck() -> None:
+    circle = stopped("answer_repeats", raw="again\nagain\n")
+    outcome, model, tools, events = await play(circle, turn(bash("ls")), turn(content="Done."))
+    assert (outcome.exit_reason, outcome.n_steps) == (ExitReason.AGENT, 3)
+    assert "repeated the same lines" in model.seen[1][0].text
+    assert [call.arguments["command"] for call in tools.calls] == ["ls"]
+    assert events.of(TurnSteered) == [TurnSteered(step=1, forced=circle.forced)]
+    assert (await play(circle, circle))[0].exit_reason is ExitReason.STUCK
+    between = await play(circle, turn(bash("ls")), circle, turn(content="Done."))
+    assert between[0].exit_reason is ExitReason.AGENT
+
+
+@pytest.mark.parametrize("kind", ["thought_limit", "thought_repeats"])
+async def test_a_closed_thought_with_nothing_behind_it_is_never_an_empty_done(kind: str) -> None:
+    empty = stopped(kind, reasoning="Well,")
+    outcome, model, *_ = await play(empty, turn(content="Done."))
+    assert (outcome.exit_reason, outcome.final_message) == (ExitReason.AGENT, "Done.")
+    assert "no tool call followed" in model.seen[1][0].text
+    assert (await play(empty, empty))[0].exit_reason is ExitReason.STUCK
+    said = stopped(kind, content="It works.")
+    assert (await play(said))[0].final_message == "It works."
+    called = with_nudge(turn(bash("ls"), forced=empty.forced))
+    assert (await play(called, turn(content="ok")))[2].calls
 
 
 def test_blocks_in_order_whatever_the_indices() -> None:
