@@ -36,7 +36,9 @@ _COMMANDS = {
     "doctor": _Command("agent.doctor", "say whether a run is possible here, and what is missing"),
     "model": _Command("quant.cli", "pull, choose and check models"),
     "setup": _Command("lsp_server.cli_setup", "print the configuration for an editor"),
-    "schema": _Command("lsp_server.cli_setup", "print the JSON schema of the settings and of the result"),
+    "schema": _Command(
+        "lsp_server.cli_setup", "print the JSON schema of the settings and the result; the commands as TypeScript"
+    ),
     "tool": _Command("agent.cli_plumbing", "run tool calls from stdin in the jail"),
     "parse": _Command("agent.cli_plumbing", "parse raw output of the model from stdin"),
     "jail": _Command("agent.cli_plumbing", "run a command in the jail"),

@@ -29,15 +29,19 @@ def run_setup(arguments: argparse.Namespace) -> int:
 
 def add_arguments_schema(parser: argparse.ArgumentParser) -> None:
     """The arguments of `frog-lsp schema`."""
-    parser.add_argument("what", nargs="?", choices=("all", "settings", "result"), default="all")
+    parser.add_argument("what", nargs="?", choices=("all", "settings", "result", "protocol"), default="all")
     parser.add_argument("--json", action="store_true", help="the output is JSON with or without it")
 
 
 def run_schema(arguments: argparse.Namespace) -> int:
-    """Print the JSON schema of the settings, of the result, or of both by name."""
+    """Print the JSON schema of the settings, of the result, or of both by name; the commands' types as TypeScript."""
     from agent.result_json import result_schema
+    from lsp_server.protocol_ts import typescript
     from lsp_server.settings import schema
 
+    if arguments.what == "protocol":
+        write_stdout(typescript().encode())
+        return EXIT_OK
     schemas = {"settings": schema(), "result": result_schema()}
     print_json(schemas if arguments.what == "all" else schemas[arguments.what])
     return EXIT_OK

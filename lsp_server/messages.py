@@ -21,6 +21,11 @@ RunState = Literal[
     "cancelled",
     "failed",
 ]
+ChangeKind = Literal["created", "modified", "deleted", "renamed", "mode", "link"]
+FlagLevel = Literal["never", "runs", "used", "note"]
+ModelKind = Literal["worker", "endpoint", "scripted"]
+PartState = Literal["open", "applied", "discarded"]
+Prospect = Literal["clean", "merged", "conflict", "in-place", "by-hand"]
 FileOutcome = Literal["applied", "unchanged", "unconfirmed", "conflict", "mismatch", "rejected", "by-hand", "asked"]
 
 
@@ -74,9 +79,16 @@ class NoParams(TypedDict):
 
 
 class RunParams(TypedDict):
-    """`frog.review`, `frog.log`."""
+    """`frog.review`, `frog.proposal`."""
 
     runId: str
+
+
+class LogParams(TypedDict):
+    """`frog.log`. With `show` false the file is named and not shown."""
+
+    runId: str
+    show: NotRequired[bool | None]
 
 
 class RunRow(TypedDict):
@@ -143,8 +155,99 @@ class DiscardResult(TypedDict):
     state: RunState
 
 
+class ProposedFlag(TypedDict):
+    """Something that a reviewer must see. `why` says what would run the file and when."""
+
+    code: str
+    level: FlagLevel
+    why: str
+
+
+class ProposedHunk(TypedDict):
+    """A hunk of one file, with its number over the whole diff. Starts count lines from 1; `text` begins with `@@`."""
+
+    number: int
+    state: PartState
+    oldStart: int
+    oldLines: int
+    newStart: int
+    newLines: int
+    text: str
+
+
+class ProposedFile(TypedDict):
+    """One change of a proposal, and what applying would do to the file as it is now.
+
+    `uri` is the file of now (null where it is not in the folder any more), `before` the text that the run saw and
+    `after` the text that it proposes, each null where there is none or it is not text. `prospect` is null for what
+    is discarded or never applied; `conflict` has the three sides as git shows them.
+    """
+
+    path: str
+    oldPath: str | None
+    uri: str | None
+    kind: ChangeKind
+    state: PartState
+    flags: list[ProposedFlag]
+    appliedByDefault: bool
+    prospect: Prospect | None
+    detail: str
+    conflict: str | None
+    before: str | None
+    after: str | None
+    hunks: list[ProposedHunk]
+
+
+class ModelUsed(TypedDict):
+    """The model that made a proposal."""
+
+    kind: ModelKind
+    name: str
+    demonstration: bool
+
+
+class JailUsed(TypedDict):
+    """The jail in which a run worked; `reduced` is what it could not promise."""
+
+    backend: str
+    reduced: str | None
+
+
+class TestRun(TypedDict):
+    """One run of the test command; `exitCode` is null at a time-out."""
+
+    exitCode: int | None
+    tail: str
+
+
+class TestsRun(TypedDict):
+    """The tests without and with the proposal; both null: not checked."""
+
+    command: str | None
+    before: TestRun | None
+    after: TestRun | None
+
+
+class ProposalResult(TypedDict):
+    """A proposal as data, for a client with a review of its own."""
+
+    runId: str
+    state: RunState
+    title: str
+    folder: str
+    exitReason: str
+    finalMessage: str
+    notes: list[str]
+    nSteps: int
+    elapsedS: float
+    model: ModelUsed
+    jail: JailUsed
+    tests: TestsRun
+    files: list[ProposedFile]
+
+
 class LogResult(TypedDict):
-    """The trajectory of a run."""
+    """The trajectory of a run: a file of JSON lines that grows with each step. `path` is null until it begins."""
 
     runId: str
     path: str | None
@@ -163,9 +266,10 @@ COMMANDS: dict[str, type] = {
     "frog.cancel": CancelParams,
     "frog.runs": NoParams,
     "frog.review": RunParams,
+    "frog.proposal": RunParams,
     "frog.apply": ApplyParams,
     "frog.discard": DiscardParams,
-    "frog.log": RunParams,
+    "frog.log": LogParams,
     "frog.doctor": NoParams,
 }
 """The server's commands and the one object that each takes."""

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from agent.changes.changeset import printable
 from agent.changes.proposal import Proposal
-from agent.types import ChangeKind, ExitReason, RunEvent, RunResult, RunSpec, ToolStarted
+from agent.types import ChangeKind, ExitReason, RunEvent, RunResult, RunSpec, RunStarted, ToolStarted
 from lsp_server.messages import RunRow, RunState
 from lsp_server.progress import ProgressTokens, RunProgress
 from lsp_server.renames import LostError, Renames, name_in
@@ -301,7 +301,9 @@ class RunManager:
 
         def take(event: RunEvent) -> None:
             progress.take(event)
-            if isinstance(event, ToolStarted):
+            if isinstance(event, RunStarted):
+                record.trajectory = event.trajectory
+            elif isinstance(event, ToolStarted):
                 self._note_touched(record, event)
 
         try:

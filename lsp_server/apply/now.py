@@ -72,6 +72,12 @@ class FolderNow:
             buffer.version if buffer is not None else None,
         )
 
+    def uri(self, relative: str) -> str | None:
+        """What the client calls the file of a change, None where it is not in the folder any more."""
+        with contextlib.suppress(LostError):
+            return self._session.uri_for(self._folder, self._path_now(relative))
+        return None
+
     def buffer(self, relative: str) -> Buffer | None:
         """The open document of a change's file."""
         with contextlib.suppress(LostError):

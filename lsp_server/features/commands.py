@@ -22,7 +22,7 @@ from lsp_server.session import RefusedError
 logger = logging.getLogger(__name__)
 
 CONFIGURED_WAIT_S = 2.0
-ABOUT_A_RUN = frozenset({"frog.review", "frog.apply", "frog.discard", "frog.log"})
+ABOUT_A_RUN = frozenset({"frog.review", "frog.proposal", "frog.apply", "frog.discard", "frog.log"})
 
 
 def register(server: FrogServer, application: Application) -> None:
@@ -51,8 +51,8 @@ def register(server: FrogServer, application: Application) -> None:
     async def list_runs(_params: messages.NoParams) -> list[messages.RunRow]:
         return [record.row() for record in await kept.records()]
 
-    async def log(params: messages.RunParams) -> messages.LogResult:
-        return await proposals.show_log(params["runId"])
+    async def log(params: messages.LogParams) -> messages.LogResult:
+        return await proposals.log(params["runId"], show=params.get("show") is not False)
 
     async def doctor(_params: messages.NoParams) -> messages.DoctorResult:
         from lsp_server.doctor import examine
@@ -68,6 +68,7 @@ def register(server: FrogServer, application: Application) -> None:
         "frog.cancel": cancel,
         "frog.runs": list_runs,
         "frog.review": lambda params: proposals.reviews.show(params["runId"]),
+        "frog.proposal": lambda params: proposals.reviews.describe(params["runId"]),
         "frog.apply": apply,
         "frog.discard": lambda params: decisions.discard(params["runId"], params.get("files"), params.get("hunks")),
         "frog.log": log,

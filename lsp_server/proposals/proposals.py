@@ -62,11 +62,11 @@ class Proposals:
         except RefusedError as refused:
             client.show(str(refused), "warning")
 
-    async def show_log(self, run_id: str) -> LogResult:
-        """Show the trajectory. Raises RefusedError for an unknown run."""
+    async def log(self, run_id: str, *, show: bool = True) -> LogResult:
+        """Name the trajectory, and show it. Raises RefusedError for an unknown run."""
         path = self.kept.record(run_id).trajectory
         shown = False
-        if path is not None:
+        if show and path is not None:
             shown = self._session.capabilities.show_document and await self._session.client.show_document(uri_of(path))
             if not shown:
                 self._session.client.show(f"The trajectory of the run is in {path}")

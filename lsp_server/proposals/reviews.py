@@ -16,7 +16,8 @@ from lsp_server.apply.applier import means_of
 from lsp_server.apply.now import FolderNow
 from lsp_server.apply.preview import prepare
 from lsp_server.client import NoAnswerError
-from lsp_server.messages import ReviewResult
+from lsp_server.messages import ProposalResult, ReviewResult
+from lsp_server.proposals.details import describe
 from lsp_server.proposals.kept import KeptProposals, past_of
 from lsp_server.review import forget_review, review_path, virtual_uri, write_private
 from lsp_server.runs import RunRecord
@@ -57,6 +58,14 @@ class Reviews:
             self._session.client.show(f"The review of “{record.title}” is in {path}")
         self._tell(run_id)
         return {"uri": uri, "path": path, "shown": shown, "nHunks": len(hunks(proposal.changes))}
+
+    async def describe(self, run_id: str) -> ProposalResult:
+        """The proposal as data, with what applying would do now. Raises RefusedError."""
+        record, proposal = await self._kept.with_proposal(run_id)
+        folder = FolderNow(self._session, record.folder, record.path_now)
+        foresee = prepare(proposal, folder, means_of(self._session), past_of(record))
+        places = {change.path: folder.uri(change.path) for change in proposal.changes.changes}
+        return await asyncio.to_thread(lambda: describe(proposal, record.folder.uri, foresee(), places))
 
     async def text(self, run_id: str) -> str:
         """The review for a virtual document, rendered now. Raises RefusedError for an unknown run."""
