@@ -8,12 +8,14 @@ from pathlib import Path
 
 _VMSTAT = Path("/proc/vmstat")
 _ASSERTION = "GGML_ASSERT"
+_ANOTHER_FILE = "llama.cpp crashed. Try another model file; `frog-lsp model verify` checks a kept one."
 _SMALLER = "Try a smaller --context or a smaller model, or close other programs."
 _HINTS = {
     int(signal.SIGKILL): "Somebody, or a limit of this system, ended it. If memory was short: a smaller --context.",
     int(signal.SIGILL): "llama-cpp-python was compiled for another processor: compile it again on this machine.",
     int(signal.SIGABRT): "llama.cpp gave up; its last words are above. Try a smaller --context, or another model file.",
-    int(signal.SIGSEGV): "llama.cpp crashed. Try another model file; `frog-lsp model verify` checks a kept one.",
+    int(signal.SIGSEGV): _ANOTHER_FILE,
+    int(signal.SIGFPE): _ANOTHER_FILE,
     int(signal.SIGBUS): "The model file changed or shrank while it was used, or its disk failed: get it again.",
 }
 

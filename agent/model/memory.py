@@ -31,6 +31,7 @@ _VOCABULARY_BYTES = 350  # of one token with its merge in llama.cpp's tables: 81
 _SPARE_SHARE = 0.05  # of the available memory stays free
 _CACHE_BITS: dict[CacheType, float] = {"f16": 16.0, "q8_0": 8.5}
 _Q8_BLOCK = 32  # values that share a scale: a head must be made of whole blocks
+_INTERVAL = 4  # llama.cpp's own, where the file does not say it
 _MASK_BYTES = 2  # f16: one value for each token of the context and each of the micro-batch
 _REPACKED_TYPES = (2, 10, 12, 20)  # q4_0, q2_k, q4_k, iq4_nl: copied in another order for AVX2
 
@@ -186,7 +187,7 @@ def _fits_blocks(header: GgufHeader) -> bool:
 def _layers(header: GgufHeader) -> tuple[int, int]:
     """The numbers of attention layers and of recurrent layers."""
     n_layers = header.number("block_count") - header.number("nextn_predict_layers")
-    interval = header.number("full_attention_interval")
+    interval = header.number("full_attention_interval", _INTERVAL)
     if header.number("ssm.inner_size") == 0:
         return n_layers, 0
     n_attention = n_layers // interval if interval else 0

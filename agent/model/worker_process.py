@@ -52,6 +52,7 @@ class WorkerProcess:
     async def start(cls) -> WorkerProcess:
         """Start a worker from a folder that belongs to nobody's project. Raises ModelUnavailable."""
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "LD_PRELOAD"))}
+        environment["GGML_NO_BACKTRACE"] = "1"  # no debugger is started over an assertion, whose text is the last word
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
