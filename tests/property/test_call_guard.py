@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+import re
+
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from agent.model.call_guard import CallGuard
@@ -81,6 +83,12 @@ def test_what_comes_of_any_stream_can_be_read(pieces: list[str], n_bytes: int) -
 @settings(max_examples=300)
 @given(st.lists(CALLS.filter(lambda call: call[0] != "Other"), min_size=1, max_size=3), st.integers(1, 9))
 def test_whole_calls_are_left_as_they_are(calls: list[tuple[str, dict[str, str]]], n_bytes: int) -> None:
+    # A line that opens a parameter that is still to come is the one thing in a value that is read as such.
+    assume(
+        not any(
+            re.search(r"^<parameter=file_path>", value, re.MULTILINE) for _, given in calls for value in given.values()
+        )
+    )
     text = "Thinking.\n</think>\n\n" + "\n".join(render(name, arguments) for name, arguments in calls)
     text = text.encode("utf-8", "replace").decode()
     data, kinds = write(cut(text, n_bytes))
