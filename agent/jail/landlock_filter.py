@@ -28,10 +28,25 @@ EMULATED = (
 )
 """Landlock has no right for these: the supervisor is asked, and does them itself in the private folders alone."""
 
-# As a file system without them, and a kernel without IPC: callers know both.
-_NO_ATTRIBUTES = ("setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr")
+# As a file system without attributes, and a kernel without IPC: callers know both. Landlock would let attributes of
+# every file be read, too.
+_NO_ATTRIBUTES = (
+    *("setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr"),
+    *("getxattr", "lgetxattr", "fgetxattr", "listxattr", "llistxattr", "flistxattr"),
+)
 _ABSENT = (
-    *("setxattrat", "removexattrat", "mq_open", "mq_unlink", "msgget", "msgsnd", "msgrcv", "msgctl"),
+    *(
+        "setxattrat",
+        "removexattrat",
+        "getxattrat",
+        "listxattrat",
+        "mq_open",
+        "mq_unlink",
+        "msgget",
+        "msgsnd",
+        "msgrcv",
+        "msgctl",
+    ),
     *("semget", "semop", "semctl", "semtimedop", "shmget", "shmat", "shmctl", "shmdt"),
 )
 _REFUSED = ("connect", "bind", "listen", "accept", "accept4")

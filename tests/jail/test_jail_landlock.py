@@ -82,7 +82,7 @@ def test_nothing_of_a_readable_host_file_can_be_changed(user: str, place: Path, 
     victim = subprocess.Popen([*drop, "sleep", "100"])
     try:
         arguments = (str(FORBIDDEN), str(host_folder / "file"), str(victim.pid))
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder:  # on the disk of the file, so that it could be linked
             os.chmod(folder, 0o777)
             code = [*drop, "/usr/bin/python3", "-I", *arguments]
             outside = subprocess.run(code, capture_output=True, text=True, timeout=60, cwd=folder)
@@ -221,6 +221,39 @@ def test_no_race_leads_to_a_host_file(user: str, place: Path, host_folder: Path)
     done = in_c(place, "python3", "-c", RACE, str(host_folder / "file"), user=user)
     n_done, n_refused = map(int, done.stdout.split())
     assert min(n_done, n_refused) > 10, done
+    assert workspace_hash(host_folder, times=True) == before
+
+
+FUZZ = r"""
+import ctypes, os, random, sys
+libc = ctypes.CDLL(None, use_errno=True)
+host, numbers = sys.argv[1], (90, 91, 92, 93, 94, 132, 235, 260, 261, 268, 280, 452)
+rnd = random.Random(int(sys.argv[2]))
+fds = [os.open(p, f) for p, f in ((".", os.O_RDONLY), (host, os.O_RDONLY), (os.path.dirname(host), os.O_PATH))] + list(os.pipe())
+open("own", "w").close(); os.symlink(host, "to-host"); os.symlink("loop", "loop"); os.symlink("/proc/self/root" + host, "magic")
+texts = [b"own", b"", b".", b"..", b"/", b"to-host", b"loop", b"magic", b"own/", b"/proc/self/fd/1", b"/dev/fd/99999999", b"/proc/self/cwd/own", host.encode(), b"../" * 40 + host.encode(), b"ÿ
+", b"x" * 4095, b"x" * 5000]
+texts = [ctypes.create_string_buffer(t) for t in texts]
+def argument():
+    kind = rnd.randrange(7)
+    if kind < 3: return ctypes.c_void_p(ctypes.addressof(rnd.choice(texts)))
+    if kind == 3: return ctypes.c_long(rnd.choice(fds))
+    if kind == 4: return ctypes.c_long(rnd.choice((-100, -1, 0, 1, 0o600, 0o7777, 0x100, 0x1000, 0x1100, 2**31, 2**32 - 1)))
+    return ctypes.c_long(rnd.getrandbits(rnd.choice((8, 32, 47, 63))))
+for _ in range(3000):
+    libc.syscall(rnd.choice(numbers), *(argument() for _ in range(5)))
+os.chmod("own", 0o640)
+print(oct(os.stat("own").st_mode))
+"""
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_no_arguments_confuse_the_supervisor(user: str, place: Path, host_folder: Path, seed: int) -> None:
+    before = workspace_hash(host_folder, times=True)
+    done = in_c(
+        place, "python3", "-c", FUZZ, str(host_folder / "file"), str(seed), user=user, read_only=(str(host_folder),)
+    )
+    assert (done.returncode, done.stdout) == (0, "0o100640\n"), done
     assert workspace_hash(host_folder, times=True) == before
 
 

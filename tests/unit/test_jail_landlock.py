@@ -193,7 +193,10 @@ def test_what_landlock_has_no_right_for_is_asked(name: str) -> None:
     [
         ("setxattr", (), errno.EOPNOTSUPP),
         ("fremovexattr", (), errno.EOPNOTSUPP),
+        ("getxattr", (), errno.EOPNOTSUPP),
+        ("flistxattr", (), errno.EOPNOTSUPP),
         ("setxattrat", (), errno.ENOSYS),
+        ("getxattrat", (), errno.ENOSYS),
         ("shmget", (), errno.ENOSYS),
         ("semget", (), errno.ENOSYS),
         ("msgget", (), errno.ENOSYS),
