@@ -231,8 +231,7 @@ host, numbers = sys.argv[1], (90, 91, 92, 93, 94, 132, 235, 260, 261, 268, 280, 
 rnd = random.Random(int(sys.argv[2]))
 fds = [os.open(p, f) for p, f in ((".", os.O_RDONLY), (host, os.O_RDONLY), (os.path.dirname(host), os.O_PATH))] + list(os.pipe())
 open("own", "w").close(); os.symlink(host, "to-host"); os.symlink("loop", "loop"); os.symlink("/proc/self/root" + host, "magic")
-texts = [b"own", b"", b".", b"..", b"/", b"to-host", b"loop", b"magic", b"own/", b"/proc/self/fd/1", b"/dev/fd/99999999", b"/proc/self/cwd/own", host.encode(), b"../" * 40 + host.encode(), b"ÿ
-", b"x" * 4095, b"x" * 5000]
+texts = [b"own", b"", b".", b"..", b"/", b"to-host", b"loop", b"magic", b"own/", b"/proc/self/fd/1", b"/dev/fd/99999999", b"/proc/self/cwd/own", host.encode(), b"../" * 40 + host.encode(), b"\xff\n", b"x" * 4095, b"x" * 5000]
 texts = [ctypes.create_string_buffer(t) for t in texts]
 def argument():
     kind = rnd.randrange(7)
@@ -242,7 +241,7 @@ def argument():
     return ctypes.c_long(rnd.getrandbits(rnd.choice((8, 32, 47, 63))))
 for _ in range(3000):
     libc.syscall(rnd.choice(numbers), *(argument() for _ in range(5)))
-os.chmod("own", 0o640)
+os.fchmod(fds[0], 0o755); os.chmod("own", 0o640)
 print(oct(os.stat("own").st_mode))
 """
 

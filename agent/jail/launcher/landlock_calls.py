@@ -124,10 +124,11 @@ class Calls:
         """The same file, opened below a private folder with no link on the way. Raises OSError."""
         path = os.readlink(b"/proc/self/fd/%d" % target)
         for root, folder in self._roots:
-            if path == root or path.startswith(root + b"/"):
-                inside = path[len(root) + 1 :] or b"."
+            if path == root:
+                return os.dup(folder)
+            if path.startswith(root + b"/"):
                 resolve = kernel.RESOLVE_BENEATH | kernel.RESOLVE_NO_SYMLINKS | kernel.RESOLVE_NO_MAGICLINKS
-                found = kernel.openat2(folder, inside, os.O_PATH | os.O_NOFOLLOW, resolve)
+                found = kernel.openat2(folder, path[len(root) + 1 :], os.O_PATH | os.O_NOFOLLOW, resolve)
                 if os.path.sameopenfile(found, target):
                     return found
                 os.close(found)
