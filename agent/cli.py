@@ -179,7 +179,12 @@ def model_of(arguments: argparse.Namespace, default: ModelSpec) -> ModelSpec:
     if arguments.model.startswith(SCRIPTED):
         return ModelSpec(kind="scripted", path=arguments.model.removeprefix(SCRIPTED))
     return ModelSpec(
-        kind="worker", path=arguments.model, n_threads=default.n_threads, n_gpu_layers=default.n_gpu_layers
+        kind="worker",
+        path=arguments.model,
+        n_threads=default.n_threads,
+        n_gpu_layers=default.n_gpu_layers,
+        flash_attention=default.flash_attention,
+        repairs_calls=default.repairs_calls,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any, cast, get_args
 from agent.config import load_user_config, user_config_path
 from agent.errors import UsageError
 from agent.trajectory import KEEP_DAYS
-from agent.types import JailBackend, JailSettings, Limits, ModelSpec
+from agent.types import FlashAttention, JailBackend, JailSettings, Limits, ModelSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +38,9 @@ def defaults_from(config: dict[str, Any]) -> Defaults:
     backend = read("jail.backend", str, "auto")
     if backend not in get_args(JailBackend):
         raise _wrong("jail.backend", f"one of {', '.join(get_args(JailBackend))}")
+    flash = read("model.flashAttention", str, "auto")
+    if flash not in get_args(FlashAttention):
+        raise _wrong("model.flashAttention", f"one of {', '.join(get_args(FlashAttention))}")
     paths = read("jail.readOnlyPaths", list, [])
     if not all(isinstance(path, str) for path in paths):
         raise _wrong("jail.readOnlyPaths", "a list of paths")
@@ -50,6 +53,7 @@ def defaults_from(config: dict[str, Any]) -> Defaults:
             api_key_env=read("model.apiKeyEnv", str, None),
             n_threads=read("model.threads", int, None),
             n_gpu_layers=read("model.gpuLayers", int, None),
+            flash_attention=cast("FlashAttention", flash),
             repairs_calls=read("model.repairCalls", bool, True),
         ),
         limits=Limits(

@@ -47,8 +47,10 @@ def choose_model(spec: RunSpec, on_note: Callable[[str], None]) -> ChatModel:
         options=WorkerOptions(
             n_threads=spec.model.n_threads,
             n_gpu_layers=spec.model.n_gpu_layers,
+            flash_attention=spec.model.flash_attention,
             repairs_calls=spec.model.repairs_calls,
         ),
+        on_note=on_note,
     )
 
 

@@ -54,13 +54,17 @@ class Issue:
         return line if len(line) <= 80 else line[:79] + "…"
 
 
+FlashAttention = Literal["auto", "on", "off"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
     """Which model a run uses.
 
     `path` is a GGUF file or a catalog name for "worker" (None: the configured or bundled one), and a
-    file of turns for "scripted". `name` is the model's name at the endpoint. `n_threads` and `n_gpu_layers` are for
-    the worker (None: as the machine has it), and `repairs_calls` whether it repairs calls while they are written.
+    file of turns for "scripted". `name` is the model's name at the endpoint. `n_threads`, `n_gpu_layers` and
+    `flash_attention` are for the worker (None, "auto": as the machine has it), and `repairs_calls` whether it repairs
+    calls while they are written.
     """
 
     kind: Literal["worker", "endpoint", "scripted"] = "worker"
@@ -70,6 +74,7 @@ class ModelSpec:
     api_key_env: str | None = None
     n_threads: int | None = None
     n_gpu_layers: int | None = None
+    flash_attention: FlashAttention = "auto"
     repairs_calls: bool = True
 
 

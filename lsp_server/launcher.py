@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import FrogError
-from agent.types import RunEvent, RunResult, RunSpec
+from agent.types import Note, RunEvent, RunResult, RunSpec
 from lsp_server.runs import RunHandle
 
 if TYPE_CHECKING:
@@ -31,7 +31,9 @@ class AgentLauncher:
         """A run of the agent that has not begun."""
         return _LaunchedRun(self, spec, on_event, idle_unload_s)
 
-    async def worker_model(self, spec: RunSpec, idle_unload_s: float) -> WorkerModel | None:
+    async def worker_model(
+        self, spec: RunSpec, idle_unload_s: float, on_note: Callable[[str], None]
+    ) -> WorkerModel | None:
         """A model in the kept worker, for a run of the worker; whoever gets it closes it.
 
         None for other kinds, and where there is no such model: the run then meets the same error and reports it.
@@ -53,9 +55,11 @@ class AgentLauncher:
                 options=WorkerOptions(
                     n_threads=spec.model.n_threads,
                     n_gpu_layers=spec.model.n_gpu_layers,
+                    flash_attention=spec.model.flash_attention,
                     repairs_calls=spec.model.repairs_calls,
                 ),
                 keeper=self._keeper,
+                on_note=on_note,
             )
         return None
 
@@ -84,7 +88,7 @@ class _LaunchedRun:
         # On a thread, so that the editor is answered while the agent is loaded for the first time.
         self._loading = asyncio.create_task(asyncio.to_thread(_load, self._spec.model.kind))
         await self._loading
-        model = await self._launcher.worker_model(self._spec, self._idle_unload_s)
+        model = await self._launcher.worker_model(self._spec, self._idle_unload_s, self._note)
         run = importlib.import_module("agent.run").Run(self._spec, self._on_event, model=model)
         self._cancel = run.cancel
         if self._is_cancelled:
@@ -95,6 +99,9 @@ class _LaunchedRun:
         finally:
             if model is not None:
                 await model.close()
+
+    def _note(self, text: str) -> None:
+        self._on_event(Note(text=text))
 
     def cancel(self) -> None:
         self._is_cancelled = True

@@ -22,7 +22,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
-from agent.types import JailBackend, JailSettings, JsonObject, Limits, ModelSpec
+from agent.types import FlashAttention, JailBackend, JailSettings, JsonObject, Limits, ModelSpec
 
 SECTION = "frog"
 USER_ONLY: JsonObject = {"x-userOnly": True}
@@ -83,6 +83,9 @@ class ModelGroup(Group):
     idle_unload_s: float = Field(default=600, ge=0, description="Seconds after which an idle model is unloaded.")
     threads: OptionalWhole = Field(default=None, ge=1, description="Threads; null: the physical cores.")
     gpu_layers: OptionalWhole = Field(default=None, ge=-1, description="Layers on the GPU; null: automatic.")
+    flash_attention: FlashAttention = Field(
+        default="auto", description="Flash attention; off also rules out a cache of 8 bits where memory is short."
+    )
     speculation: Speculation = Field(default="auto", description="Speculative decoding. No effect yet.")
     repair_calls: bool = Field(default=True, description="Repair tool calls while the model writes them.")
 
@@ -96,6 +99,7 @@ class ModelGroup(Group):
             api_key_env=self.api_key_env,
             n_threads=self.threads,
             n_gpu_layers=self.gpu_layers,
+            flash_attention=self.flash_attention,
             repairs_calls=self.repair_calls,
         )
 

@@ -15,14 +15,14 @@ from agent.model.gguf_header import GgufHeader, read_header
 from agent.model.keeper import WorkerKeeper
 from agent.model.locate import ModelFile
 from agent.model.machine import available_bytes, physical_cores
-from agent.model.memory import GIB, ContextPlan, FlashAttention, plan_context
+from agent.model.memory import GIB, ContextPlan, plan_context
 from agent.model.model_facts import ModelFacts, read_facts
 from agent.model.presence import Holder, other_holders
 from agent.model.tool_calls import Finish, parse
 from agent.model.worker_process import WorkerProcess
 from agent.observations import with_nudge
 from agent.protocols import OnPrefill, OnText
-from agent.types import Forced, JsonObject, Limits, ModelInfo, Observation, ToolCall, Turn, Usage
+from agent.types import FlashAttention, Forced, JsonObject, Limits, ModelInfo, Observation, ToolCall, Turn, Usage
 
 SMALL_BYTES = 64 << 20  # below, threads wait for each other longer than they work: 100 times slower on a busy machine
 

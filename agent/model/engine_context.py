@@ -13,7 +13,8 @@ from typing import Any
 from agent.errors import ModelFileError, ModelUnavailable
 from agent.model.engine_library import load_library
 from agent.model.engine_vocab import Vocab
-from agent.model.memory import BATCH_TOKENS, CacheType, FlashAttention
+from agent.model.memory import BATCH_TOKENS, CacheType
+from agent.types import FlashAttention
 
 SMALLEST_BATCH_TOKENS = 16
 LONGEST_BATCH_S = 0.15

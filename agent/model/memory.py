@@ -14,7 +14,6 @@ from agent.model.gguf_header import GgufHeader
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 CacheType = Literal["f16", "q8_0"]
-FlashAttention = Literal["auto", "on", "off"]
 
 CHECKPOINT_BYTES = 384 * MIB
 """The budget of saved states in the worker: seven of the 4B model's 50.25 MiB."""
