@@ -26,6 +26,8 @@ from lsp_server.texts import NotCarriedError, codec_of_file
 
 MAX_WORDS_BYTES = MAX_ISSUE_BYTES * 3 // 4
 """Of the words of a person where diagnostics are quoted, too."""
+MAX_QUOTED_FILE_BYTES = 16 << 20
+"""Of a larger file that is not open no lines are quoted: reading it would keep the editor waiting."""
 
 
 def start_fix(session: Session, runs: RunManager, params: FixParams) -> FixResult:
@@ -145,7 +147,7 @@ def _source(session: Session, place: Place) -> Source:
 
 
 def _lines_on_disk(path: str) -> list[str]:
-    data = read_file(path)
+    data = read_file(path, MAX_QUOTED_FILE_BYTES)
     try:
         return split_lines(codec_of_file(data).to_text(data)) if data is not None else [""]
     except NotCarriedError:

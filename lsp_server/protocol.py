@@ -11,6 +11,7 @@ import asyncio
 import contextvars
 import json
 import logging
+import math
 from typing import Any
 
 from lsprotocol import types
@@ -94,7 +95,8 @@ class FrogProtocol(LanguageServerProtocol):
 
     async def _answer(self, msg_id: Any, method: str, params: Any) -> None:
         try:
-            result = await self._call(method, params)
+            answer = {"jsonrpc": "2.0", "id": msg_id, "result": await self._call(method, params)}
+            self._send(answer)  # here, since what came deeply nested may be too deep for an answer
         except asyncio.CancelledError:
             self._respond_error(msg_id, REQUEST_CANCELLED, "cancelled")
         except JsonRpcException as error:
@@ -102,8 +104,6 @@ class FrogProtocol(LanguageServerProtocol):
         except Exception as error:
             logger.exception("%s failed", method)
             self._respond_error(msg_id, JsonRpcInternalError.CODE, f"{type(error).__name__}: {error}")
-        else:
-            self._send({"jsonrpc": "2.0", "id": msg_id, "result": result})
         finally:
             self._running.pop(msg_id, None)
 
@@ -185,7 +185,9 @@ class FrogServer(LanguageServer):
 
 
 def _is_id(value: Any) -> bool:
-    return isinstance(value, str | int | float) and not isinstance(value, bool)
+    if isinstance(value, float):
+        return math.isfinite(value)  # Python reads and writes NaN, JSON has none
+    return isinstance(value, str | int) and not isinstance(value, bool)
 
 
 def invalid_params(message: str) -> JsonRpcException:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import stat
 from dataclasses import dataclass
 from typing import Any
 
@@ -216,7 +217,8 @@ class Session:
 
     def refusal(self, folder: Folder) -> str | None:
         """Why no run may start in a folder, None where one may. From memory: nothing is read from disk."""
-        return self.distrust or self._unfit.get(folder.path)
+        own = read_trust(self._folder_settings.get(folder.path))  # a folder may take trust away, never give it
+        return self.distrust or own or self._unfit.get(folder.path)
 
 
 def _below(folder: Folder, path: str) -> str | None:
@@ -239,12 +241,18 @@ def _unfit(path: str) -> str | None:
     return None
 
 
-def read_file(path: str) -> bytes | None:
-    """The bytes of a regular file, None where there is none to read."""
+def read_file(path: str, max_bytes: int | None = None) -> bytes | None:
+    """The bytes of a regular file, None where there is none to read, or where it has more than `max_bytes`.
+
+    Never waits for a FIFO, and never reads a device, which may have no end.
+    """
     try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(descriptor, "rb") as file:
+            info = os.fstat(descriptor)
+            is_read = stat.S_ISREG(info.st_mode) and (max_bytes is None or info.st_size <= max_bytes)
+            return file.read() if is_read else None
+    except (OSError, ValueError):
         return None
 
 

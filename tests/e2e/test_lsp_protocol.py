@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -97,6 +98,16 @@ async def test_settings_are_asked_for_and_trust_is_heeded(tmp_path: Path, worksp
         assert "did you mean limits.maxSteps?" in told[0]
 
 
+@pytest.mark.parametrize("value", [False, "yes", None])
+async def test_a_folder_may_take_trust_away(tmp_path: Path, workspace: Path, value: Any) -> None:
+    client = LspClient(env=own_env(tmp_path / "home"))
+    client.handlers["workspace/configuration"] = lambda params: [{"trusted": True}, {"trusted": value}]
+    async with client.started():
+        await client.initialize(workspace, capabilities={"workspace": {"configuration": True}})
+        with pytest.raises(LspError, match="trusted"):
+            await client.run("frog.fix", {"uri": to_uri(workspace / "a.py"), "issue": "x"})
+
+
 async def test_before_initialize_and_after_shutdown(tmp_path: Path, workspace: Path) -> None:
     client = LspClient(env=own_env(tmp_path / "home"))
     async with client.started():
@@ -154,3 +165,12 @@ def test_no_part_of_the_server_imports_llama_cpp() -> None:
 def test_initialize_is_answered_before_the_types_of_lsp_are_loaded() -> None:
     code = "import sys, lsp_server.server; sys.exit(any(m in sys.modules for m in ('pygls', 'lsprotocol', 'pydantic')))"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=100).returncode == 0
+
+
+async def test_a_fifo_or_a_device_keeps_nobody_waiting(client: LspClient, workspace: Path) -> None:
+    os.mkfifo(workspace / "fifo.py")
+    (workspace / "endless.py").symlink_to("/dev/zero")
+    place = {"range": {"start": {"line": 0, "character": 0}, "end": {"line": 0, "character": 0}}, "issue": "look"}
+    for name in ("fifo.py", "endless.py"):
+        run = await client.run("frog.fix", {"uri": to_uri(workspace / name), **place})
+        await client.run("frog.cancel", {"runId": run["runId"]})
