@@ -6,8 +6,10 @@ Names that are not UTF-8 are kept by the escapes that JSON has for lone surrogat
 from __future__ import annotations
 
 import base64
+import math
 from dataclasses import asdict
 
+from agent.changes.changeset import is_git_internal
 from agent.changes.proposal import Proposal, ProposalState
 from agent.types import (
     ChangeKind,
@@ -92,58 +94,118 @@ def _state_to_json(state: FileState | None) -> JsonObject | None:
 
 
 def proposal_from_json(value: JsonObject) -> Proposal:
-    """The proposal of a JSON object. Raises ValueError, KeyError, TypeError or AttributeError for any other."""
+    """The proposal of a JSON object. Raises ValueError, KeyError, TypeError or AttributeError for any other.
+
+    What is on disk may be damaged, or made by somebody else: values have their types, and paths lie in the workspace.
+    """
     if value["format"] != FORMAT:
         raise ValueError(f"format {value['format']!r} is not {FORMAT}")
     tests = value["tests"]
     return Proposal(
-        run_id=str(value["run_id"]),
-        title=str(value["title"]),
-        workspace=str(value["workspace"]),
-        folder=str(value["folder"]),
-        created_s=float(value["created_s"]),
+        run_id=_text(value["run_id"]),
+        title=_text(value["title"]),
+        workspace=_text(value["workspace"]),
+        folder=_text(value["folder"]),
+        created_s=_seconds(value["created_s"]),
         state=ProposalState(value["state"]),
         exit_reason=ExitReason(value["exit_reason"]),
-        final_message=str(value["final_message"]),
-        n_steps=int(value["n_steps"]),
-        elapsed_s=float(value["elapsed_s"]),
-        model=ModelInfo(**value["model"]),
-        jail=JailInfo(**value["jail"]),
-        test_command=tests["command"],
-        tests_before=None if tests["before"] is None else TestOutcome(**tests["before"]),
-        tests_after=None if tests["after"] is None else TestOutcome(**tests["after"]),
-        trajectory=value["trajectory"],
-        notes=tuple(map(str, value["notes"])),
-        error=None if value["error"] is None else RunError(**value["error"]),
-        applied_files=tuple(map(str, value["applied_files"])),
-        applied_hunks=tuple(map(int, value["applied_hunks"])),
-        discarded_files=tuple(map(str, value.get("discarded_files", ()))),
-        discarded_hunks=tuple(map(int, value.get("discarded_hunks", ()))),
-        renames=tuple((str(old), str(new)) for old, new in value.get("renames", ())),
+        final_message=_text(value["final_message"]),
+        n_steps=_whole(value["n_steps"]),
+        elapsed_s=_seconds(value["elapsed_s"]),
+        model=_model_from_json(value["model"]),
+        jail=JailInfo(**{key: _text_or_none(part) for key, part in value["jail"].items()}),
+        test_command=_text_or_none(tests["command"]),
+        tests_before=_tests_from_json(tests["before"]),
+        tests_after=_tests_from_json(tests["after"]),
+        trajectory=_text_or_none(value["trajectory"]),
+        notes=tuple(map(_text, value["notes"])),
+        error=None if value["error"] is None else RunError(**{k: _text(part) for k, part in value["error"].items()}),
+        applied_files=tuple(map(_text, value["applied_files"])),
+        applied_hunks=tuple(map(_whole, value["applied_hunks"])),
+        discarded_files=tuple(map(_text, value.get("discarded_files", ()))),
+        discarded_hunks=tuple(map(_whole, value.get("discarded_hunks", ()))),
+        renames=tuple((_text(old), _text(new)) for old, new in value.get("renames", ())),
         changes=ChangeSet(
             changes=tuple(map(_change_from_json, value["changes"])),
-            n_generated=int(value["n_generated"]),
-            omitted=tuple(map(str, value["omitted"])),
-            notes=tuple(map(str, value["change_notes"])),
+            n_generated=_whole(value["n_generated"]),
+            omitted=tuple(map(_text, value["omitted"])),
+            notes=tuple(map(_text, value["change_notes"])),
         ),
-        patch=str(value["patch"]),
+        patch=_text(value["patch"]),
     )
+
+
+def _model_from_json(value: JsonObject) -> ModelInfo:
+    kind, name = _text(value["kind"]), _text(value["name"])
+    if kind not in ("worker", "endpoint", "scripted"):
+        raise ValueError(f"{kind!r} is no kind of model")
+    return ModelInfo(kind=kind, name=name, demonstration=bool(value["demonstration"]))
+
+
+def _tests_from_json(value: JsonObject | None) -> TestOutcome | None:
+    if value is None:
+        return None
+    exit_code = value["exit_code"]
+    return TestOutcome(exit_code=None if exit_code is None else _whole(exit_code), tail=_text(value["tail"]))
 
 
 def _change_from_json(value: JsonObject) -> FileChange:
-    return FileChange(
-        path=str(value["path"]),
-        kind=ChangeKind(value["kind"]),
-        old_path=value["old_path"],
-        base_known=bool(value["base_known"]),
-        before=_state_from_json(value["before"]),
-        after=_state_from_json(value["after"]),
-        flags=tuple(Flag(**flag) for flag in value["flags"]),
+    kind, old_path = ChangeKind(value["kind"]), value["old_path"]
+    before, after = _state_from_json(value["before"]), _state_from_json(value["after"])
+    is_whole = (after is None) == (kind is ChangeKind.DELETED) and (old_path is None) == (
+        kind is not ChangeKind.RENAMED
     )
+    if not is_whole or (kind is not ChangeKind.LINK and (before is None) != (kind is ChangeKind.CREATED)):
+        raise ValueError(f"a change that is {kind} has other parts")
+    return FileChange(
+        path=_path(value["path"]),
+        kind=kind,
+        old_path=None if old_path is None else _path(old_path),
+        base_known=bool(value["base_known"]),
+        before=before,
+        after=after,
+        flags=tuple(map(_flag_from_json, value["flags"])),
+    )
+
+
+def _flag_from_json(value: JsonObject) -> Flag:
+    level = _text(value["level"])
+    if level not in ("never", "runs", "used", "note"):
+        raise ValueError(f"{level!r} is no level of a flag")
+    return Flag(code=_text(value["code"]), level=level, why=_text(value["why"]))
 
 
 def _state_from_json(value: JsonObject | None) -> FileState | None:
     if value is None:
         return None
     data = None if value["data"] is None else base64.b64decode(value["data"], validate=True)
-    return FileState(data=data, mode=int(value["mode"]), link=value["link"])
+    return FileState(data=data, mode=_whole(value["mode"]) & 0o7777, link=_text_or_none(value["link"]))
+
+
+def _path(value: object) -> str:
+    path = _text(value)
+    if "\0" in path or is_git_internal(path) or any(part in ("", ".", "..") for part in path.split("/")):
+        raise ValueError(f"{path!r} is no path of a file in the workspace")
+    return path
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"a text was expected, not {value!r:.40}")
+    return value
+
+
+def _text_or_none(value: object) -> str | None:
+    return None if value is None else _text(value)
+
+
+def _whole(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"a whole number was expected, not {value!r:.40}")
+    return value
+
+
+def _seconds(value: object) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        raise TypeError(f"seconds were expected, not {value!r:.40}")
+    return float(value)

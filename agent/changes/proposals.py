@@ -161,9 +161,13 @@ class ProposalStore:
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
             with open(descriptor, "rb") as file:
-                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise ValueError("not a file")
-                return proposal_from_json(json.loads(file.read()))
+                info = os.fstat(descriptor)
+                if not stat.S_ISREG(info.st_mode) or os.geteuid() not in (info.st_uid, 0):
+                    raise ValueError("not a file of this user")
+                proposal = proposal_from_json(json.loads(file.read()))
+                if proposal.run_id != name:
+                    raise ValueError("the proposal of another run")
+                return proposal
         except FileNotFoundError as error:
             raise UnreadableError(f"The proposal of run {name} is gone.", _LIST_HINT) from error
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

@@ -6,8 +6,10 @@ import json
 import os
 import stat
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,8 +19,10 @@ from agent.changes.proposals import Proposal, ProposalState, ProposalStore
 from agent.errors import ProposalError, UsageError
 from agent.jail.risk import flag
 from agent.types import (
+    ChangeKind,
     ChangeSet,
     ExitReason,
+    FileChange,
     FileState,
     Issue,
     JailInfo,
@@ -33,6 +37,7 @@ from agent.types import (
 
 LONG = b"".join(b"line %d\n" % i for i in range(60))
 EDITED = LONG.replace(b"line 5\n", b"five\n").replace(b"line 30\n", b"thirty\n").replace(b"line 55\n", b"fifty\n")
+MODIFIED = FileChange(path="a.txt", kind=ChangeKind.MODIFIED, before=FileState(data=LONG), after=FileState(data=EDITED))
 
 
 def changes() -> ChangeSet:
@@ -104,6 +109,49 @@ def test_a_damaged_file_harms_nothing_else(store: ProposalStore, data: bytes) ->
     assert list(store.list()) == [good]
     with pytest.raises(ProposalError, match="no proposal"):
         store.load("bad")
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda value: value.update(run_id="../../elsewhere"),
+        lambda value: value.update(run_id="another"),
+        lambda value: value.update(created_s=float("nan")),
+        lambda value: value.update(title=5),
+        lambda value: value.update(trajectory=["x"]),
+        lambda value: value.update(applied_hunks=["1"]),
+        lambda value: value["tests"].update(command=["true"]),
+        lambda value: value["changes"][0].update(path="../outside.py"),
+        lambda value: value["changes"][0].update(path="/outside.py"),
+        lambda value: value["changes"][0].update(path="a/./b.py"),
+        lambda value: value["changes"][0].update(path=".git/hooks/pre-commit"),
+        lambda value: value["changes"][0].update(path="a\0b"),
+        lambda value: value["changes"][0].update(old_path=["x"]),
+        lambda value: value["changes"][0].update(after=None),
+        lambda value: value["changes"][0].update(before=None),
+        lambda value: value["changes"][0].update(flags=[{"code": 5, "level": "note", "why": ""}]),
+        lambda value: value["changes"][0].update(flags=[{"code": "c", "level": "what", "why": ""}]),
+    ],
+)
+def test_a_forged_file_is_not_read(store: ProposalStore, forge: Callable[[Any], None]) -> None:
+    good = proposal("good")
+    store.save(good)
+    path = store.save(proposal("bad", ChangeSet(changes=(MODIFIED,))))
+    assert store.load("bad").changes.changes == (MODIFIED,)
+    value = json.loads(path.read_text())
+    forge(value)
+    path.write_text(json.dumps(value))
+    with pytest.raises(ProposalError, match="cannot be read"):
+        store.load("bad")
+    assert list(store.list()) == [good]
+
+
+def test_a_file_of_another_user_is_not_read(store: ProposalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store.save(proposal("r"))
+    owner = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    with pytest.raises(ProposalError, match="cannot be read"):
+        store.load("r")
 
 
 def test_a_crash_in_mid_write_leaves_the_old_state(store: ProposalStore, monkeypatch: pytest.MonkeyPatch) -> None:
