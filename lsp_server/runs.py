@@ -20,7 +20,7 @@ from agent.types import ChangeKind, ExitReason, RunEvent, RunResult, RunSpec, Ru
 from lsp_server.messages import RunRow, RunState
 from lsp_server.progress import ProgressTokens, RunProgress
 from lsp_server.renames import LostError, Renames, name_in
-from lsp_server.session import Folder, RefusedError, Session
+from lsp_server.session import Folder, RefusedError, Session, read_file
 from lsp_server.uris import is_at_or_below, relative_to
 
 logger = logging.getLogger(__name__)
@@ -93,6 +93,8 @@ class RunRecord:
     """The files that somebody else changed on disk since the run began, by their names in the snapshot."""
     seems_at: dict[str, str] = field(default_factory=dict)
     """Of files that are gone, where the same bytes were found. A guess for a person, never followed."""
+    unseen: dict[str, bytes | None] = field(default_factory=dict)
+    """Files that the client said it edited, though nothing showed it; with what was on disk then."""
     cancelled_because: str = ""
     place: int = 0
     """Its place in the queue."""
@@ -119,6 +121,11 @@ class RunRecord:
         if self.proposal is not None:
             self.proposal = replace(self.proposal, renames=renames.pairs)
 
+    def note_unseen(self, relative: str) -> None:
+        """The client said that it edited a file, and neither a document nor the disk shows it."""
+        with contextlib.suppress(LostError):
+            self.unseen[relative] = read_file(os.path.join(self.folder.path, self.path_now(relative)))
+
     def path_now(self, relative: str) -> str:
         """Where a file of the snapshot, or one that the run makes, is in the folder today. Raises LostError."""
         name = self.renames.now(relative, is_there=not self._is_to_be_made(relative))
@@ -135,6 +142,8 @@ class RunRecord:
             return False
         if not any(change.path == relative and change.kind in makes for change in proposal.changes.changes):
             return False
+        if not proposal.applied_hunks:
+            return True
         return proposal.hunk_numbers().get(relative, frozenset()).isdisjoint(proposal.applied_hunks)
 
     def row(self) -> RunRow:

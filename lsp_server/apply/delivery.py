@@ -48,6 +48,12 @@ class Letter:
     """The texts that the document had since the edit was sent."""
     is_reached: bool = False
 
+    def is_in(self, text: str) -> bool:
+        """Whether a text of the document is the one that it shall have, line ends of the client's own kind aside."""
+        if text == self.target:
+            return True
+        return same_text(text, self.target) and not same_text(self.shown, self.target)
+
     @classmethod
     def of(cls, change: FileChange, plan: TextPlan) -> Letter:
         """The letter that a plan asks for."""
@@ -105,7 +111,7 @@ class Delivery:
             letter = by_path.get(buffer.path or "")
             if letter is not None and len(letter.history) < MAX_HISTORY:
                 letter.history.append(buffer.text)
-                letter.is_reached = letter.is_reached or same_text(buffer.text, letter.target)
+                letter.is_reached = letter.is_reached or letter.is_in(buffer.text)
 
         self._session.buffers.listeners.add(listen)
         try:
@@ -133,7 +139,7 @@ class Delivery:
 
     def _has_arrived(self, letter: Letter) -> bool:
         if (buffer := self.buffer(letter)) is not None:
-            return same_text(buffer.text, letter.target)
+            return letter.is_in(buffer.text)
         return read_file(letter.path) == letter.target_data
 
 

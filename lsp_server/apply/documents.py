@@ -14,6 +14,7 @@ from lsp_server.edits import DocumentEdit, text_edits, workspace_edit
 from lsp_server.session import Session
 from lsp_server.stale import find_misapplied, mended
 
+UNSEEN = "the editor says that it applied the edit, but the file is not open and not changed: open it and look"
 N_ATTEMPTS = 2
 """Typing between our check and the client's answer is merged once more, then left to the person."""
 
@@ -95,8 +96,11 @@ class DocumentWriter:
         await self._delivery.watch(letters, is_rejected=is_rejected)
         for letter in letters:
             if letter.is_reached:
-                relative = self._folder.look(letter.change.path).relative
-                self._outcomes.settle(letter.change, "applied", mode_note(letter.change, relative))
+                now = self._folder.look(letter.change.path)
+                notes = [mode_note(letter.change, now.relative)]
+                if now.text is not None and now.text != letter.target and same_text(now.text, letter.target):
+                    notes.append("with the line ends that the editor has there")
+                self._outcomes.settle(letter.change, "applied", "; ".join(filter(None, notes)))
 
     # --- what came of it --------------------------------------------------------------------------------------
 
@@ -135,7 +139,7 @@ class DocumentWriter:
         elif text is None and not is_there(letter.path):
             settle(letter.change, "rejected", "the editor says that it made the file, but it did not")
         elif text is None:
-            settle(letter.change, "unconfirmed", "the editor says that it applied the edit; the file is not open")
+            settle(letter.change, "unconfirmed", UNSEEN)
         elif same_text(text, letter.shown):
             settle(letter.change, "rejected", "the editor says that it applied the edit, but the text is the same")
         else:

@@ -28,12 +28,15 @@ async def make(change: FileChange, plan: TextPlan, delivery: Delivery, outcomes:
     if read_file(path):
         outcomes.settle(change, "conflict", "somebody made the file meanwhile, with another content")
         return None
-    if not plan.target:
-        outcomes.settle(change, "applied", mode_note(change, plan.now.relative))
-        return None
     letter = Letter.of(change, plan)
     letter.is_open, letter.version = False, None
-    return letter
+    if plan.target:
+        return letter
+    if is_there(path) or delivery.buffer(letter) is not None:
+        outcomes.settle(change, "applied", mode_note(change, plan.now.relative))
+    else:
+        outcomes.settle(change, "unconfirmed", "the editor says that it made the file, but it is not there yet")
+    return None
 
 
 async def move(change: FileChange, plan: MovePlan, delivery: Delivery, outcomes: Outcomes) -> None:

@@ -60,6 +60,8 @@ class FolderNow:
         """The file of a change, read now. Raises LostError."""
         relative = self._path_now(relative)
         path = os.path.join(self._folder.path, relative)
+        if os.path.realpath(os.path.dirname(path)) != os.path.normpath(os.path.join(self._folder.real, relative, "..")):
+            raise LostError("a folder on the way to it is a link now")
         buffer = self._session.buffer_of(self._folder, relative)
         return FileNow(
             relative,

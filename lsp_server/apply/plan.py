@@ -72,12 +72,17 @@ class Past:
     """The files whose base was a buffer that was not as on disk; None where that is not known."""
     seems_at: Mapping[str, str] = field(default_factory=dict)
     """Where files that are gone may be now: a guess for a person."""
+    unseen: Mapping[str, bytes | None] = field(default_factory=dict)
+    """Files that the client said it edited while neither a document nor the disk showed it, and the disk then."""
 
 
 def plan(change: FileChange, look: Callable[[str], FileNow], means: Means, past: Past) -> Plan:
     """What to do for one change. `look` gives the file of a path of the proposal, or raises LostError."""
     try:
         planned = _plan(change, look, means, past)
+        if isinstance(planned, TextPlan) and _may_be_in(change, planned, past):
+            # The same edit again would put its lines in twice, where the client holds the first one unsaved.
+            return Settled("unconfirmed", "the editor says that it has this edit: open or save the file and try again")
     except LostError as error:
         return Settled("conflict", str(error))
     except NotCarriedError as error:
@@ -108,15 +113,22 @@ def _plan(change: FileChange, look: Callable[[str], FileNow], means: Means, past
     return made
 
 
+def _may_be_in(change: FileChange, planned: TextPlan, past: Past) -> bool:
+    now = planned.now
+    return change.path in past.unseen and not now.is_open and now.disk == past.unseen[change.path]
+
+
 def _plan_text(change: FileChange, now: FileNow, *, was_clean: bool) -> Plan:
     assert change.after is not None
+    if now.link is not None:
+        return Settled("conflict", "it is a link now")
     ours = change.after.data
     base = change.before.data if change.before is not None else None
     if ours is None:
         raise NotCarriedError("special files cannot be edited")
     theirs, codec = now.content()
     if theirs is None:
-        return Settled("conflict", "the file was deleted meanwhile")
+        return Settled("conflict", "it is no plain file any more" if now.is_there else "the file was deleted meanwhile")
     if theirs == ours:
         return _in_place(change, now)
     if base is None or not change.base_known:

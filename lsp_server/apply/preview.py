@@ -12,7 +12,12 @@ from lsp_server.apply.now import FileNow, FolderNow
 from lsp_server.apply.plan import Means, MovePlan, Past, Plan, Settled, TextPlan, plan
 from lsp_server.renames import LostError
 
-_PROSPECTS = {"conflict": Prospect.CONFLICT, "unchanged": Prospect.IN_PLACE, "by-hand": Prospect.BY_HAND}
+_PROSPECTS = {
+    "conflict": Prospect.CONFLICT,
+    "unchanged": Prospect.IN_PLACE,
+    "by-hand": Prospect.BY_HAND,
+    "unconfirmed": Prospect.BY_HAND,
+}
 
 
 def prepare(proposal: Proposal, folder: FolderNow, means: Means, past: Past) -> Callable[[], dict[str, Outlook]]:

@@ -22,7 +22,7 @@ from lsp_server.session import RefusedError, Session
 
 logger = logging.getLogger(__name__)
 
-_IN_PLACE: frozenset[FileOutcome] = frozenset({"applied", "unchanged", "unconfirmed"})
+_IN_PLACE: frozenset[FileOutcome] = frozenset({"applied", "unchanged"})
 _STRUCTURE = frozenset({ChangeKind.DELETED, ChangeKind.RENAMED})
 
 
@@ -138,6 +138,9 @@ class Decisions:
         proposal = record.proposal
         assert proposal is not None
         by_outcome = {row["path"]: row["outcome"] for row in outcomes}
+        for change in chosen:
+            if by_outcome.get(printable(change.path)) == "unconfirmed":
+                record.note_unseen(change.path)
         in_place = [change for change in chosen if by_outcome.get(printable(change.path)) in _IN_PLACE]
         whole = [change.path for change in in_place if change in proposal.changes.changes]
         own = proposal.hunk_numbers()

@@ -6,9 +6,10 @@ What is on disk counts: the command line may have applied or discarded a part me
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import importlib
 import logging
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 from agent.changes.proposals import Proposal, ProposalState, ProposalStore
@@ -31,12 +32,18 @@ class KeptProposals:
         self._runs = runs
         self._store = ProposalStore()
         self._writing = asyncio.Lock()
+        self._n_written = 0
 
     async def records(self) -> list[RunRecord]:
         """All runs of the open folders, also those that earlier servers left; the newest last."""
+        n_written = self._n_written
         kept = await asyncio.to_thread(self._store.list)
         for proposal in reversed(kept):
-            self._take(proposal)
+            record = self._runs.records.get(proposal.run_id)
+            if record is None:
+                self._take(proposal)
+            elif record.proposal is not None and not record.lock.locked() and n_written == self._n_written:
+                self._take_state(record, proposal)  # another process may have taken a step
         return sorted(self._runs.records.values(), key=lambda record: record.since_s)
 
     def record(self, run_id: str) -> RunRecord:
@@ -68,13 +75,13 @@ class KeptProposals:
 
     async def keep(self, record: RunRecord) -> None:
         """Write the proposal of a run that has just ended."""
-        async with self._writing:
+        async with self._changing():
             if record.proposal is not None:
                 await self._save(record.proposal)
 
     async def step(self, record: RunRecord, change: Callable[[Proposal], Proposal]) -> Proposal:
         """Change a proposal on disk and in memory; what it is then. Raises what `change` raises."""
-        async with self._writing:
+        async with self._changing():
             known = record.proposal
             assert known is not None
             try:
@@ -92,7 +99,7 @@ class KeptProposals:
     async def forget(self, record: RunRecord) -> None:
         """Discard a whole proposal; the line of the run stays."""
         record.state, record.proposal = "discarded", None
-        async with self._writing:
+        async with self._changing():
             try:
                 await asyncio.to_thread(self._store.discard, record.run_id)
             except ProposalError as error:
@@ -123,6 +130,16 @@ class KeptProposals:
             )
             self._runs.add(record)
 
+    @contextlib.asynccontextmanager
+    async def _changing(self) -> AsyncIterator[None]:
+        """One change at a time; what was read from disk before or meanwhile is old afterwards."""
+        async with self._writing:
+            self._n_written += 1
+            try:
+                yield
+            finally:
+                self._n_written += 1
+
     @staticmethod
     def _take_state(record: RunRecord, proposal: Proposal) -> None:
         known = record.proposal
@@ -145,4 +162,4 @@ def _followed(kept: Proposal, known: Proposal) -> Proposal:
 
 def past_of(record: RunRecord) -> Past:
     """What is known of the time of a run; a run of an earlier server has told nothing of buffers."""
-    return Past(record.spec.buffers if record.spec is not None else None, record.seems_at)
+    return Past(record.spec.buffers if record.spec is not None else None, record.seems_at, record.unseen)

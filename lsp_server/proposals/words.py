@@ -45,7 +45,7 @@ def report(outcomes: Sequence[AppliedFile], patch_path: str | None, state: RunSt
     words: dict[FileOutcome, str] = {
         "applied": "applied",
         "unchanged": "already in place",
-        "unconfirmed": "applied, but not confirmed",
+        "unconfirmed": "said to be applied, but nothing shows it",
         "conflict": "in conflict, nothing applied there",
         "mismatch": "not as expected, look at it",
         "rejected": "not applied",

@@ -80,6 +80,22 @@ async def test_folders_come_and_go_with_their_runs(tmp_path: Path, folders: list
             assert (kinds[0], kinds[-1], kinds.count("begin"), kinds.count("end")) == ("begin", "end", 1, 1)
 
 
+async def test_two_servers_of_one_folder_say_the_same(tmp_path: Path, folders: list[Path]) -> None:
+    repo = folders[0]
+    async with (
+        session(tmp_path, repo, [turn(calls=[EDIT]), turn(content="Fixed.")]) as one,
+        session(tmp_path, repo) as other,
+    ):
+        run = await fix(one, repo)
+        argument = {"runId": run["runId"]}
+        assert (await one.until_over(run["runId"]))["state"] == "proposed"
+        assert (await other.until_over(run["runId"]))["state"] == "proposed"
+        await one.run("frog.apply", argument)
+        assert [(await client.state_of(run["runId"]))["state"] for client in (one, other)] == ["applied", "applied"]
+        await other.run("frog.discard", argument)
+        assert [(await client.state_of(run["runId"]))["state"] for client in (one, other)] == ["discarded"] * 2
+
+
 def is_thinking(client: LspClient, run_id: str) -> bool:
     return any("thinking" in value["message"] for value in client.progress(f"frog-run-{run_id}"))
 

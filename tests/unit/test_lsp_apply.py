@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -705,4 +706,85 @@ async def test_binary_files_are_by_hand(folder: Path) -> None:
     editor = InProcess(folder)
     rows = await editor.outcomes(modified("t", b"\0\1", b"\0\2"), created("n.bin", b"\0\1"))
     assert rows == {"n.bin": "by-hand", "t": "by-hand"}
+    assert editor.sent == []
+
+
+async def test_what_was_said_to_be_applied_is_not_sent_again_blindly(folder: Path) -> None:
+    editor = InProcess(folder)
+    editor.answer = lambda params: {"applied": True}
+    change = modified("a.py", BASE, OURS)
+    applier = Applier(editor.session, editor.session.folders[0], Past((), unseen={"a.py": BASE.encode()}))
+    (row,) = await applier.apply([change])
+    assert (row["outcome"], editor.sent) == ("unconfirmed", []), "the client may hold the edit unsaved"
+    editor.answer = editor.apply_edit
+    editor.open("a.py")
+    (row,) = await Applier(editor.session, editor.session.folders[0], Past((), unseen={"a.py": BASE.encode()})).apply(
+        [change]
+    )
+    assert row["outcome"] == "applied", "what an open document holds is known"
+
+
+async def test_an_empty_file_that_was_not_made_is_not_said_to_be(folder: Path) -> None:
+    editor = InProcess(folder)
+    editor.answer = lambda params: {"applied": True}
+    assert await editor.outcomes(created("new.py", "")) == {"new.py": "unconfirmed"}
+    assert names_in(folder) == ["a.py"]
+
+
+@pytest.mark.parametrize("answer", [{"applied": False}, {"applied": True}])
+async def test_line_ends_alone_are_looked_at_exactly(folder: Path, answer: Any) -> None:
+    mixed = BASE.replace("two\n", "two\r\n")
+    (folder / "a.py").write_bytes(mixed.encode())
+    editor = InProcess(folder)
+    document = editor.open("a.py", mixed)
+    editor.answer = lambda params: answer
+    assert await editor.outcomes(modified("a.py", mixed, BASE)) == {"a.py": "rejected"}
+    assert document.text == mixed
+    editor.answer = editor.apply_edit
+    assert await editor.outcomes(modified("a.py", mixed, BASE)) == {"a.py": "applied"}
+    assert document.text == BASE
+
+
+async def test_line_ends_that_the_editor_keeps_are_named(folder: Path) -> None:
+    (folder / "a.py").write_bytes(BASE.replace("\n", "\r\n").encode())
+    editor = InProcess(folder)
+    document = editor.open("a.py", BASE.replace("\n", "\r\n"))
+
+    def with_its_own_line_ends(params: Any) -> Any:
+        editor.change(document, OURS.replace("\n", "\r\n"))
+        return {"applied": True}
+
+    editor.answer = with_its_own_line_ends
+    rows = await editor.apply(modified("a.py", BASE.replace("\n", "\r\n"), OURS))
+    assert (rows["a.py"]["outcome"], rows["a.py"]["detail"]) == (
+        "applied",
+        "with the line ends that the editor has there",
+    )
+
+
+async def test_nothing_is_written_through_a_link_made_meanwhile(folder: Path, tmp_path_factory: Any) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    for name in ("a.py", "b.py"):
+        (outside / name).write_text(BASE)
+    (folder / "d").symlink_to(outside)
+    (folder / "b.py").symlink_to(outside / "b.py")
+    editor = InProcess(folder)
+    changes = (modified("d/a.py", BASE, OURS), created("d/new.py", "n\n"), modified("b.py", BASE, OURS))
+    assert await editor.outcomes(*changes, deleted("d/b.py", BASE)) == {
+        "d/a.py": "conflict",
+        "d/new.py": "conflict",
+        "b.py": "conflict",
+        "d/b.py": "conflict",
+    }
+    assert editor.sent == []
+
+
+async def test_what_is_no_plain_file_any_more_stops_nothing(folder: Path) -> None:
+    (folder / "a.py").unlink()
+    os.mkfifo(folder / "a.py")
+    (folder / "endless.py").symlink_to("/dev/zero")
+    editor = InProcess(folder)
+    rows = await editor.apply(modified("a.py", BASE, OURS), modified("endless.py", BASE, OURS))
+    assert rows["a.py"]["detail"] == "it is no plain file any more"
+    assert {row["outcome"] for row in rows.values()} == {"conflict"}
     assert editor.sent == []
