@@ -49,7 +49,7 @@ class FileWatch(Protocol):
     """Tells when one of some files changes. May tell of others, and more than once."""
 
     async def watch(self, files: frozenset[WatchedFile]) -> None:
-        """From now on watch exactly these. Raises WatchFailedError."""
+        """From now on watch these, and as little else as may be. Raises WatchFailedError."""
         ...
 
     def close(self) -> None:
@@ -66,29 +66,29 @@ class ClientWatch:
     def __init__(self, client: Client, *, relative_patterns: bool) -> None:
         self._client = client
         self._relative_patterns = relative_patterns
-        self._files: frozenset[WatchedFile] = frozenset()
-        self._registration: str | None = None
+        self._registered: dict[str, frozenset[WatchedFile]] = {}
+        """The registrations that the client has, by their ids, with their files."""
         self._n_registered = 0
 
     async def watch(self, files: frozenset[WatchedFile]) -> None:
-        """Register the new files before the old registration goes, so that nothing is missed between."""
-        if files == self._files:
-            return
-        old, self._registration, self._files = self._registration, None, files
-        if files:
+        """Register the files that are new; a registration goes once none of its files is wanted."""
+        new = files.difference(*self._registered.values())
+        if new:
             self._n_registered += 1
             name = f"frog-watched-files-{self._n_registered}"
-            options = {"watchers": watchers(files, relative_patterns=self._relative_patterns)}
+            options = {"watchers": watchers(new, relative_patterns=self._relative_patterns)}
             registration = {"id": name, "method": METHOD, "registerOptions": options}
             try:
                 await self._client.request("client/registerCapability", {"registrations": [registration]})
             except NoAnswerError as error:
-                self._files = frozenset()
                 raise WatchFailedError(str(error)) from error
-            self._registration = name
-        if old is not None:
+            self._registered[name] = new
+        over = [name for name, watched in self._registered.items() if watched.isdisjoint(files)]
+        if over:
+            for name in over:
+                del self._registered[name]
             try:  # the misspelt key is that of the protocol
-                gone = {"unregisterations": [{"id": old, "method": METHOD}]}
+                gone = {"unregisterations": [{"id": name, "method": METHOD} for name in over]}
                 await self._client.request("client/unregisterCapability", gone)
             except NoAnswerError as error:
                 logger.info("%s: the client may tell of files that nobody waits for", error)

@@ -29,6 +29,8 @@ from lsp_server.watch_disk import PollWatch, SystemWatch
 
 logger = logging.getLogger(__name__)
 
+REFRESH_S = 0.5
+"""A run touches files one by one; VS Code restarts its watching for each registration."""
 DEBOUNCE_S = 0.3
 """Formatters and version control write many files, and one file many times."""
 MAX_FILES = 1_000
@@ -81,6 +83,7 @@ class Watching:
         """What was last seen on disk of the files that are watched."""
         self._on_disk: set[str] = set()
         self._in_editor: set[str] = set()
+        self._is_refreshing = False
         self._timer: asyncio.TimerHandle | None = None
         self._following = asyncio.Lock()
         self._is_closed = False
@@ -88,14 +91,21 @@ class Watching:
     # --- what to watch ----------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Something is another way with the runs: watch what is of interest now."""
+        """Something is another way with the runs: watch what is of interest soon."""
+        if not self._is_refreshing and not self._is_closed:
+            self._is_refreshing = True
+            self._application.spawn(self._refresh())
+
+    async def _refresh(self) -> None:
+        await asyncio.sleep(REFRESH_S)
+        self._is_refreshing = False
         files = self._files()
         if len(files) > MAX_FILES:
             logger.info("of %d files the first %d are watched", len(files), MAX_FILES)
         wanted = {file.path: file for file in files[:MAX_FILES]}
         if wanted.keys() != self._wanted.keys() and not self._is_closed:
             self._wanted = wanted
-            self._application.spawn(self._follow())
+            await self._follow()
 
     def _files(self) -> list[WatchedFile]:
         found: dict[WatchedFile, None] = {}
@@ -208,9 +218,12 @@ class Watching:
 
 def _names(record: RunRecord) -> list[str]:
     """The files of interest of a run, by their names in the snapshot."""
-    if record.is_waiting and record.proposal is not None:
-        changes = record.proposal.remaining().changes
-        return [name for change in changes for name in (change.path, change.old_path) if name is not None]
+    proposal = record.proposal
+    if record.is_waiting and proposal is not None:
+        # Without a look at hunks, which takes long in a large proposal: this is asked at each step of any run.
+        settled = {*proposal.applied_files, *proposal.discarded_files}
+        left = [change for change in proposal.changes.changes if change.path not in settled]
+        return [name for change in left for name in (change.path, change.old_path) if name is not None]
     return sorted(record.touched) if record.is_alive else []
 
 

@@ -52,12 +52,12 @@ def test_globs_match_what_they_should_and_little_else() -> None:
     ]
 
 
-async def test_the_new_registration_comes_before_the_old_one_goes() -> None:
+async def test_each_file_is_registered_once_and_a_registration_goes_with_its_last() -> None:
     wire = Wire()
     watch = ClientWatch(Client(wire), relative_patterns=False)
     await watch.watch(frozenset())
     assert wire.sent == []
-    for names in (["a.py"], ["a.py"], ["a.py", "b.py"], []):
+    for names in (["a.py"], ["a.py"], ["a.py", "b.py", "c.py"], ["c.py"], []):
         await watch.watch(files("/ws", *names))
     told = [
         (method, [item["id"] for item in params.get("registrations", params.get("unregisterations"))])
@@ -69,7 +69,8 @@ async def test_the_new_registration_comes_before_the_old_one_goes() -> None:
         ("client/unregisterCapability", ["frog-watched-files-1"]),
         ("client/unregisterCapability", ["frog-watched-files-2"]),
     ]
-    assert len(wire.sent[1][1]["registrations"][0]["registerOptions"]["watchers"]) == 2
+    watchers = wire.sent[1][1]["registrations"][0]["registerOptions"]["watchers"]
+    assert [watcher["globPattern"] for watcher in watchers] == ["/ws/b.py", "/ws/c.py"]
 
 
 async def test_a_client_that_refuses_says_so() -> None:

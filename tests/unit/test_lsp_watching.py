@@ -86,6 +86,7 @@ def modified(path: str, before: str = BASE, after: str = OURS) -> FileChange:
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setattr(watched_files, "DEBOUNCE_S", 0.1)
+    monkeypatch.setattr(watched_files, "REFRESH_S", 0.05)
     folder = tmp_path / "ws"
     (folder / "pkg").mkdir(parents=True)
     (folder / "a.py").write_text(BASE)
@@ -238,6 +239,23 @@ async def test_the_client_watches_where_it_offers_to(folder: Path) -> None:
     await world.watched()
     (gone,) = world.wire.sent[-1][1]["unregisterations"]
     assert gone["id"] == registration["id"]
+    await world.application.stop()
+
+
+async def test_files_that_are_touched_one_by_one_are_registered_together(folder: Path) -> None:
+    world = World(folder, Wire(), REGISTERS)
+    world.propose("r", modified("a.py"))
+    await world.watched()
+    for name in ("b.py", "c.py", "d.py"):
+        world.propose(f"run of {name}", modified(f"pkg/{name}"))
+    await world.watched()
+    told = [params["registrations"] for method, params in world.wire.sent if method == "client/registerCapability"]
+    watched = [[w["globPattern"] for w in item["registerOptions"]["watchers"]] for (item,) in told]
+    assert watched == [
+        [f"{folder}/a.py"],
+        [f"{folder}/pkg", *(f"{folder}/pkg/{name}.py" for name in "bcd")],
+    ], "and no file a second time"
+    assert not [method for method, _ in world.wire.sent if method == "client/unregisterCapability"]
     await world.application.stop()
 
 
