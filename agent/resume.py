@@ -9,7 +9,7 @@ from agent.loop import answer
 from agent.observations import in_order, without_durations
 from agent.protocols import ChatModel, Recorder, ToolExecutor
 from agent.trajectory import Restart, Step, Trajectory
-from agent.types import CallProblem, ConversationRestarted, JsonObject, Observation, StepStarted, TurnFinished
+from agent.types import CallProblem, ConversationRestarted, JsonObject, Observation, StepStarted, Turn, TurnFinished
 
 
 def check_resumable(trajectory: Trajectory) -> None:
@@ -35,16 +35,20 @@ async def replay(
     calls run now. Raises ResumeError where an answer differs (durations aside).
     """
     n_steps = 0
+    played: list[tuple[Turn, list[Observation]]] = []
     for entry in trajectory.entries:
         if isinstance(entry, Restart):
             await model.begin(system, schemas, entry.user)
-            recorder.record(ConversationRestarted(step=n_steps + 1, user=entry.user))
+            for turn, observations in played[len(played) - entry.n_kept :]:
+                await model.recall(turn, observations)
+            recorder.record(ConversationRestarted(step=n_steps + 1, user=entry.user, n_kept=entry.n_kept))
             continue
         n_steps += 1
         recorder.record(StepStarted(step=n_steps))
         recorder.record(TurnFinished(step=n_steps, turn=entry.turn))
         observations = await _run_again(entry, n_steps, tools, recorder)
         await model.recall(entry.turn, observations)
+        played.append((entry.turn, observations))
     return n_steps
 
 

@@ -52,7 +52,9 @@ class Conversation:
         self._n_reused = self._n_left_over = 0
         self._n_asked: int | None = None
         self._reported = (0, 0, 0)
-        self._is_open = False
+        self._made: dict[str, tuple[int, ...]] = {}
+        self._n_prefix = 0
+        self._is_open = self._is_begun = False  # begun: nothing of it was read yet
         self._is_new = True
 
     def close(self) -> None:
@@ -75,21 +77,20 @@ class Conversation:
         n_issue = next(
             (i for i, (a, b) in enumerate(zip(tokens, through_issue, strict=False)) if a != b), len(through_issue)
         )
-        n_there = self._engine.rewind(tokens, n_prefix=len(before))
-        if self._is_new:
-            self._engine.ledger.start_counting()
-            self._reported = self._counts()
-        self._is_new = False
-        self._pending = tokens[n_there:]
-        self._marks = [n for n in (len(before), n_issue - _MARGIN_TOKENS) if n > n_there]
+        self._pending, self._n_prefix = tokens, len(before)
+        self._marks = [len(before), n_issue - _MARGIN_TOKENS]
         self._end_token = None
-        self._n_reused, self._n_left_over, self._n_asked = n_there, 0, None
-        self._is_open = True
+        self._n_reused, self._n_left_over, self._n_asked = 0, 0, None
+        self._is_open = self._is_begun = True
 
     def recall(self, turn: Turn, observations: Sequence[Observation]) -> None:
-        """Append a turn that was made earlier and its observations; nothing is decoded before `generate`."""
+        """Append a turn that was made earlier and its observations; nothing is decoded before `generate`.
+
+        A turn of this conversation is its own tokens again, not a new reading of its text.
+        """
         vocab = self._engine.vocab
-        self._pending += vocab.tokenize_parts(self._chat.turn(turn))
+        made = self._made.get(turn.raw) if turn.raw is not None else None
+        self._pending += vocab.tokenize_parts(self._chat.turn(turn)) if made is None else made
         self._pending += vocab.tokenize_parts(self._chat.suffix(observations))
 
     def generate(
@@ -114,14 +115,16 @@ class Conversation:
             pending += engine.vocab.tokenize_parts(self._chat.suffix(observations))
         if not pending:
             raise ModelQueryError("there is nothing to answer", "Give the observations of the last turn.")
-        n_counted = self._n_left_over or int(pending[0] == self._end_token)  # as completion, with the last turn
-        n_new = self._n_asked or self._n_reused + len(pending) - n_counted
-        if len(engine.ledger) + len(pending) >= engine.n_ctx:
-            needed = len(engine.ledger) + len(pending)
+        needed = len(pending) + (0 if self._is_begun else len(engine.ledger))
+        if needed >= engine.n_ctx:
             raise ContextOverflow(
                 f"{needed:,} tokens of conversation do not fit the context of {engine.n_ctx:,}",
                 "Use a larger --context, or describe a smaller issue.",
             )
+        if self._is_begun:
+            pending = self._keep_common(pending)
+        n_counted = self._n_left_over or int(pending[0] == self._end_token)  # as completion, with the last turn
+        n_new = self._n_asked or self._n_reused + len(pending) - n_counted
         question, self._n_asked = [*engine.ledger.tokens, *pending], n_new
         try:
             self._read(pending, on_prefill)
@@ -135,6 +138,7 @@ class Conversation:
             raise ModelQueryError(
                 f"the model failed: {error}", "Start the run again; its changes so far are kept."
             ) from error
+        self._made[made.text] = made.tokens
         self._pending, self._n_left_over = list(made.left_over), len(made.left_over)
         self._end_token = made.end_token
         self._n_reused, self._n_asked = 0, None
@@ -154,6 +158,17 @@ class Conversation:
             duration_s=time.monotonic() - began,
             forced=made.forced,
         )
+
+    def _keep_common(self, tokens: list[int]) -> list[int]:
+        """Keep in memory what is a beginning of a conversation that was begun; gives what is left to read."""
+        n_there = self._engine.rewind(tokens, n_prefix=self._n_prefix)
+        if self._is_new:
+            self._engine.ledger.start_counting()
+            self._reported = self._counts()
+        self._is_new = self._is_begun = False
+        self._marks = [n for n in self._marks if n > n_there]
+        self._n_reused = n_there
+        return tokens[n_there:]
 
     def _counts(self) -> tuple[int, int, int]:
         ledger = self._engine.ledger

@@ -36,6 +36,7 @@ class ScriptedModel:
         self._turns: list[JsonObject] = []
         self._next = 0
         self._n_tokens = 0
+        self._known: set[tuple[str | None, ...]] = set()
         self._tools: Sequence[JsonObject] = ()
 
     async def open(self, limits: Limits) -> ModelInfo:
@@ -43,6 +44,7 @@ class ScriptedModel:
         del limits
         self._turns = read_turns(self._path)
         self._next = 0
+        self._known.clear()
         return ModelInfo(kind="scripted", name=Path(self._path).name)
 
     async def begin(self, system: str, tools: Sequence[JsonObject], user: str) -> None:
@@ -51,8 +53,10 @@ class ScriptedModel:
         self._n_tokens = _count(system) + _count(json.dumps(self._tools)) + _count(user)
 
     async def recall(self, turn: Turn, observations: Sequence[Observation]) -> None:
-        """Pass over a turn that was made earlier."""
-        self._next += 1
+        """Pass over a turn that was made earlier; one that comes again after a new beginning only once."""
+        who = tuple(call.id for call in turn.calls) or (turn.raw, turn.reasoning, turn.content)
+        self._next += who not in self._known
+        self._known.add(who)
         self._n_tokens += _count(turn.reasoning + turn.content) + sum(_count(item.text) for item in observations)
 
     async def generate(self, observations: Sequence[Observation], on_text: OnText, on_prefill: OnPrefill) -> Turn:
@@ -71,6 +75,7 @@ class ScriptedModel:
         if "error" in given:
             raise _ERRORS.get(str(given.get("kind")), ModelQueryError)(str(given["error"]))
         turn = self._read(given)
+        self._known.add(tuple(call.id for call in turn.calls) or (turn.raw, turn.reasoning, turn.content))
         text = turn.raw if turn.raw is not None else f"{turn.reasoning}\n</think>\n\n{turn.content}"
         for line in text.splitlines(keepends=True):
             on_text(line)

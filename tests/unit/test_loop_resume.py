@@ -37,6 +37,18 @@ async def test_calls_run_again_and_the_model_recalls_them() -> None:
     assert events.of(ConversationRestarted) == [ConversationRestarted(step=2, user="Fix. Summary")]
 
 
+async def test_the_turns_that_a_restart_kept_are_recalled_again() -> None:
+    entries = (
+        step(bash("a"), "{'command': 'a'} 1"),
+        step(bash("b"), "{'command': 'b'} 2"),
+        Restart(user="Fix. Summary", n_kept=1),
+        step(bash("c"), "{'command': 'c'} 3"),
+    )
+    n_steps, model, tools, events = await play(trajectory(*entries))
+    assert (n_steps, model.recalled, len(tools.calls)) == (3, 4, 3)
+    assert events.of(ConversationRestarted) == [ConversationRestarted(step=3, user="Fix. Summary", n_kept=1)]
+
+
 async def test_an_interrupted_step_is_finished() -> None:
     n_steps, model, tools, _ = await play(trajectory(step(bash("a"))))
     assert (n_steps, model.recalled, len(tools.calls)) == (1, 1, 1)
