@@ -16,6 +16,7 @@ from agent.model.engine_turn import generate_turn
 from agent.model.sampling import Sampling
 from agent.model.steering import THOUGHT_SHARE, Steering
 from agent.model.tool_calls import Finish
+from agent.model.wire_parts import wire_parts
 from agent.types import Forced, JsonObject, Observation, Turn, Usage
 
 _MARGIN_TOKENS = 8  # between the end of the issue and its checkpoint: what follows may change its last tokens
@@ -90,7 +91,10 @@ class Conversation:
         """
         vocab = self._engine.vocab
         made = self._made.get(turn.raw) if turn.raw is not None else None
-        self._pending += vocab.tokenize_parts(self._chat.turn(turn)) if made is None else made
+        if made is None:
+            text = "".join(part.text for part in self._chat.turn(turn))
+            made = tuple(vocab.tokenize_parts(wire_parts(text)))
+        self._pending += made
         self._pending += vocab.tokenize_parts(self._chat.suffix(observations))
 
     def generate(
