@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -48,7 +49,13 @@ _COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a subcommand; without one, the language server on stdio. Returns the exit code."""
     _open_standard_streams()
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    code = _main(list(sys.argv[1:] if argv is None else argv))
+    if argv is None:  # an interrupt while the interpreter ends would kill it, and take the exit code away
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return code
+
+
+def _main(arguments: list[str]) -> int:
     if _is_serve(arguments):
         return _serve()
     wants_json = "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
