@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]  # `signal` would bring `enum`, a fifth of the start
 import os
+import time
 
 from agent.jail.launcher import kernel
 from agent.jail.launcher.ruleset import enforce
+
+_KILL_TIMEOUT_S = 5.0
 
 
 def become_top() -> None:
@@ -62,17 +65,36 @@ def _children(pid: int) -> list[int]:
 
 def kill_all_but(spared: int | None) -> None:
     """Kill all below, except one process where it is given."""
+    if spared is None:
+        _send(-1, _signal.SIGKILL)
+        return
+    _send(-1, _signal.SIGSTOP)  # all at once: what forks cannot run away
+    deadline = time.monotonic() + _KILL_TIMEOUT_S  # one may hang in the kernel
+    n_empty_looks = 0
+    # a look while parents end, and their children go to another, may miss some: the look after it does not
+    while n_empty_looks < 2 and time.monotonic() < deadline:
+        victims = [pid for pid in processes() if pid != spared and not _has_ended(pid)]
+        for pid in victims:
+            _send(pid, _signal.SIGKILL)
+        n_empty_looks = 0 if victims else n_empty_looks + 1
+        time.sleep(0.001)
+    _send(spared, _signal.SIGCONT)
+
+
+def _has_ended(pid: int) -> bool:
+    """Whether it is gone, or waits only for its parent, who is stopped, to take notice."""
     try:
-        if spared is None:
-            os.kill(-1, _signal.SIGKILL)
-            return
-        os.kill(-1, _signal.SIGSTOP)  # all at once: what forks cannot run away
-        for pid in processes():
-            if pid != spared:
-                os.kill(pid, _signal.SIGKILL)
-        os.kill(spared, _signal.SIGCONT)
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            return file.read(4096).rpartition(b")")[2].split()[0] in (b"Z", b"X")
+    except OSError:
+        return True
+
+
+def _send(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
     except (ProcessLookupError, PermissionError):
-        return  # nothing is left
+        return  # it ended meanwhile; of -1: nothing is left that may be signalled
 
 
 def end_everything() -> None:
