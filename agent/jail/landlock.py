@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import PurePath
 
 import agent
 from agent.errors import JailUnavailable
@@ -71,7 +72,12 @@ async def start_landlock(
 
     def prepare() -> tuple[Launch, tuple[str, ...]]:
         plan = plan_landlock(spec, facts, argv)
-        _furnish(plan, facts.folder, runner)
+        try:
+            _furnish(plan, facts.folder, runner)
+        except OSError as error:
+            raise JailUnavailable(
+                f"the jail's own folder cannot be filled: {error}", "Free space in the cache folder."
+            ) from error
         launch = lay_out(plan, {}, _command)
         launch.is_asked_to_end = True
         launch.reduced, launch.root = reduced, plan.root if has_bash else None
@@ -141,17 +147,16 @@ def _furnish(plan: LandlockPlan, folder: str, runner: bytes) -> None:
 
 def _can_enter(folders: tuple[str, ...], uid: int, gid: int) -> bool:
     """Whether a user who is in no other group may go to all of these."""
-    for folder in folders:
-        place = folder
-        while True:
-            info = os.stat(place)
-            bit = stat.S_IXUSR if info.st_uid == uid else stat.S_IXGRP if info.st_gid == gid else stat.S_IXOTH
-            if uid != 0 and not info.st_mode & bit:
-                return False
-            if place == "/":
-                break
-            place = os.path.dirname(place)
-    return True
+    places = {str(place) for folder in folders for place in (PurePath(folder), *PurePath(folder).parents)}
+    try:
+        infos = [os.stat(place) for place in places]
+    except OSError:
+        return False
+    return uid == 0 or all(info.st_mode & _bit_to_enter(info, uid, gid) for info in infos)
+
+
+def _bit_to_enter(info: os.stat_result, uid: int, gid: int) -> int:
+    return stat.S_IXUSR if info.st_uid == uid else stat.S_IXGRP if info.st_gid == gid else stat.S_IXOTH
 
 
 def _count_tasks(uid: int) -> int:

@@ -654,6 +654,16 @@ def test_it_is_chosen_only_after_the_others(workspace: Path, is_agreed: bool) ->
         assert "only once you agree to it" in done.stderr
 
 
+@pytest.mark.usefixtures("agreed")
+async def test_a_full_disk_is_a_reason_to_take_the_next(workspace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(landlock, "_furnish", refuse)
+    with pytest.raises(landlock.JailUnavailable, match="No space left"):
+        await open_session(JailSpec(workspace=str(workspace)), runner_bundle(), backend="landlock")
+
+
 def test_the_mode_of_a_dropped_root(sealed: Seal) -> None:
     """As root the jail runs as the owner of the workspace, where that one can reach what runs it."""
     if os.geteuid() != 0:
