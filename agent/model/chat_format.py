@@ -10,9 +10,10 @@ control tokens (`find_breaks`).
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -25,6 +26,7 @@ from agent.errors import ModelFileError
 from agent.types import JsonObject, Observation, Turn
 
 _HINT = "Use an instruction-tuned model with tool use in its chat template, such as `frog-lsp model pull` gets."
+_MOST_CHARACTERS = 4 << 20  # of a rendered prompt: conversations are put in afterwards, the tools are a few thousand
 _PROBE_TOOL: JsonObject = {
     "type": "function",
     "function": {
@@ -73,11 +75,9 @@ class ChatFormat:
         self._ends = tuple(ends)
         self._bos = bos
         self._today = today
-        try:
+        with _foreign_code():
             self._template = _environment(self._now).from_string(template)
-            self._check_tools()
-        except (jinja2.TemplateError, TypeError, ValueError, KeyError, AttributeError) as error:
-            raise ModelFileError(f"the chat template of the model cannot be used: {error}", _HINT) from error
+        self._check_tools()
         prompt = self._render([_message("system", "S"), _message("user", "U")], [_PROBE_TOOL], generate=True)
         self.opens_thinking = prompt.rstrip().endswith("<think>")
 
@@ -127,15 +127,21 @@ class ChatFormat:
         return [Part(whole[len(prompt) : end], trusted=True)]
 
     def _render(self, messages: Sequence[JsonObject], tools: Sequence[JsonObject], *, generate: bool = False) -> str:
-        return self._template.render(
-            messages=messages,
-            tools=list(tools) or None,
-            add_generation_prompt=generate,
-            enable_thinking=True,
-            preserve_thinking=True,
-            bos_token=self._bos,
-            eos_token=self._ends[0],
-        )
+        with _foreign_code():
+            text = self._template.render(
+                messages=messages,
+                tools=list(tools) or None,
+                add_generation_prompt=generate,
+                enable_thinking=True,
+                preserve_thinking=True,
+                bos_token=self._bos,
+                eos_token=self._ends[0],
+            )
+        if len(text) > _MOST_CHARACTERS:
+            raise ModelFileError(
+                f"the chat template of the model writes {len(text):,} characters for a few words", _HINT
+            )
+        return text
 
     def _now(self, layout: str) -> str:
         return (self._today or datetime.now().astimezone()).strftime(layout)
@@ -256,6 +262,16 @@ def _plain_turn(turn: Turn) -> str:
         calls.append(f"<tool_call>\n<function={call.name}>\n{body}</function>\n</tool_call>")
     rest = "\n\n".join(filter(None, [turn.content, "\n".join(calls)]))
     return f"{turn.reasoning}\n</think>\n\n{rest}"
+
+
+@contextlib.contextmanager
+def _foreign_code() -> Iterator[None]:
+    """Anything may come out of a template: whatever it is, it is an error of the file."""
+    try:
+        yield
+    except Exception as error:
+        what = str(error) or type(error).__name__
+        raise ModelFileError(f"the chat template of the model cannot be used: {what}", _HINT) from error
 
 
 def _environment(now: Callable[[str], str]) -> jinja2.Environment:
