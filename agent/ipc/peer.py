@@ -15,6 +15,7 @@ OnNotification = Callable[[str, JsonObject], None]
 """Gets the method and the parameters of each notification, in order; must not block."""
 
 _READ_BYTES = 256 * 1024
+_CLOSE_TIMEOUT_S = 1.0
 
 
 class PeerGone(ProtocolError):
@@ -93,8 +94,13 @@ class Peer:
         self._finish(PeerGone(f"the connection to the {self.name} was closed"))
         self._task.cancel()
         await asyncio.wait([self._task])
+        closing = asyncio.ensure_future(self._writer.wait_closed())
+        done, _ = await asyncio.wait([closing], timeout=_CLOSE_TIMEOUT_S)
+        if not done:  # the other side never took what was sent to it
+            self._writer.transport.abort()
+            await asyncio.wait([closing])
         with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
+            closing.result()
 
     async def _send(self, frame: bytes) -> None:
         try:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from agent.errors import JailUnavailable
 from agent.jail import launcher
 from agent.jail.explain import hint_for
-from agent.jail.ground import Ground, can_have_overlay, hold_copy, hold_visible_layers
+from agent.jail.ground import Ground, can_have_overlay, hold_copy, hold_visible_layers, refuse_servers
 from agent.jail.host import gather_host_facts
 from agent.jail.interpreter import runner_executable
 from agent.jail.launched import LaunchedJail, start_launched
@@ -111,6 +111,7 @@ async def start_bwrap(
 
     async def start(ground: Ground) -> LaunchedJail:
         plan = plan_bwrap(spec, replace(facts, layers=ground.layers, copy=ground.copy), argv)
+        await asyncio.to_thread(_refuse_servers, plan, ground)
         # what bubblewrap itself says is not of the command: that gets its stderr from the launcher
         ours = outputs and (outputs[0], asyncio.subprocess.PIPE)
         try:
@@ -125,6 +126,14 @@ async def start_bwrap(
         except BwrapOverlayRefused:
             pass
     return await start(await hold_copy(spec, facts.project.shown))
+
+
+def _refuse_servers(plan: Plan, ground: Ground) -> None:
+    try:
+        refuse_servers(plan.covered)
+    except JailUnavailable:
+        ground.remove()
+        raise
 
 
 class BwrapOverlayRefused(JailUnavailable):

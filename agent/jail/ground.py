@@ -101,6 +101,27 @@ async def hold_copy(spec: JailSpec, bound_over: tuple[str, ...] = (), owner: tup
         raise
 
 
+def refuse_servers(folders: tuple[str, ...]) -> None:
+    """Look for sockets and pipes in folders that are bound as they are: a read-only mount closes neither.
+
+    Raises JailUnavailable for the first one, and where a folder cannot be looked through.
+    """
+    hint = "Remove it, or take its folder out of jail.readOnlyPaths."
+    todo = [folder for folder in folders if os.path.isdir(folder)]
+    while todo:
+        try:
+            with os.scandir(todo.pop()) as entries:
+                for entry in entries:
+                    if entry.is_dir(follow_symlinks=False):
+                        todo.append(entry.path)
+                    elif not (entry.is_symlink() or entry.is_file(follow_symlinks=False)):
+                        raise JailUnavailable(f"{entry.path}, which this jail would show, is a socket or a pipe", hint)
+        except (PermissionError, FileNotFoundError):
+            continue  # jailed processes cannot enter it either, or it went meanwhile
+        except OSError as error:
+            raise JailUnavailable(f"what this jail would show cannot be looked through: {error}", hint) from error
+
+
 def _hold(hold: Callable[[str], Held]) -> Held:
     try:
         return hold("view")

@@ -6,9 +6,9 @@ Each is locked while it is in use; whatever can be locked is nobody's any more a
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import os
-import shutil
 import stat
 import tempfile
 import time
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from agent.config import cache_dir, make_private_dir
 from agent.errors import UsageError
 
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _UNREVEALING = "/var/tmp"  # noqa: S108 - a folder of mode 0700 with a random name
 
 
@@ -113,10 +114,52 @@ def remove_path(path: str) -> None:
         if not stat.S_ISDIR(os.lstat(path).st_mode):
             os.unlink(path)
             return
-    for folder, names, _ in os.walk(path):
-        for name in names:
-            below = os.path.join(folder, name)
-            with contextlib.suppress(OSError):
-                if not os.path.islink(below):
-                    os.chmod(below, 0o700)
-    shutil.rmtree(path, ignore_errors=True)
+        _empty(path)
+        os.rmdir(path)
+
+
+def _empty(top: str) -> None:
+    """Remove all below a folder, with two descriptors and no recursion: somebody may have nested it on purpose.
+
+    Raises OSError where the way back up is not the way down: then a process is still at work in it.
+    """
+    here = os.open(top, _FOLDER)
+    way: list[tuple[str, tuple[int, int], list[str]]] = []  # names of folders, what they are in, what is left there
+    left = os.listdir(here)
+    try:
+        while left or way:
+            if left:
+                below = _remove_or_open(left[-1], here)
+                if below is None:
+                    left.pop()
+                    continue
+                way.append((left.pop(), _identity(here), left))
+                os.close(here)
+                here, left = below, os.listdir(below)
+                continue
+            name, above, left = way.pop()
+            parent = os.open("..", _FOLDER, dir_fd=here)
+            os.close(here)
+            here = parent
+            if _identity(here) != above:
+                raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), top)
+            with contextlib.suppress(OSError):  # something in it could not be removed
+                os.rmdir(name, dir_fd=here)
+    finally:
+        os.close(here)
+
+
+def _remove_or_open(name: str, at: int) -> int | None:
+    """Remove what is no folder; of a folder its descriptor, None where it cannot be entered."""
+    with contextlib.suppress(OSError):
+        if not stat.S_ISDIR(os.stat(name, dir_fd=at, follow_symlinks=False).st_mode):
+            os.unlink(name, dir_fd=at)
+            return None
+        os.chmod(name, 0o700, dir_fd=at)
+        return os.open(name, _FOLDER, dir_fd=at)
+    return None
+
+
+def _identity(folder: int) -> tuple[int, int]:
+    info = os.fstat(folder)
+    return info.st_dev, info.st_ino

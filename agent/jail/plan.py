@@ -105,8 +105,9 @@ class HostFacts:
 class Plan:
     """What the launcher does, in this order. Everything is bound read-only, without devices and setuid.
 
-    `binds` and `over_workspace` are (source, target); the latter come after the overlay. `hidden` are folders inside of
-    them that are empty in the jail, `masked` files of /proc. `uid_map` and
+    `binds` and `over_workspace` are (source, target); the latter come after the overlay. Of `covered` targets the jail
+    sees a layer of its own: a bound socket or pipe would still lead to whoever serves it, a lock be the host's.
+    `hidden` are folders inside of them that are empty in the jail, `masked` files of /proc. `uid_map` and
     `gid_map` are (inside, outside, count). `run_as` is the (uid, gid) of jailed processes; `capable`
     says that PID 1 has capabilities to drop. `layers` is the folder on
     disk for the layers of the private view (None: memory), `copy` the folder that is bound in the place of the
@@ -125,6 +126,7 @@ class Plan:
     gid_map: tuple[tuple[int, int, int], ...]
     binds: tuple[tuple[str, str], ...]
     over_workspace: tuple[tuple[str, str], ...]
+    covered: tuple[str, ...]
     links: tuple[tuple[str, str], ...]
     files: tuple[tuple[str, str], ...]
     devices: tuple[str, ...]
@@ -155,7 +157,9 @@ def plan_namespaces(spec: JailSpec, facts: HostFacts, argv: tuple[str, ...] | No
     path, links = _path_and_links(facts)
     binds, system_links = _system_binds(facts)
     shown = [*spec.read_only_paths, *facts.runner.shown, *facts.project.shown]
-    binds += [(folder, folder) for folder in _outermost(shown) if not _is_shown(folder, binds, workspace)]
+    of_users = [folder for folder in _outermost(shown) if not _is_shown(folder, binds, workspace)]
+    over = [folder for folder in _outermost(facts.project.shown) if is_within(folder, workspace)]
+    binds += [(folder, folder) for folder in of_users]
     ours = [path for path in (facts.layers, facts.copy and facts.copy.path) if path]
     sources = [*(source for source, _ in binds), workspace, *ours]
     environment = _environment(facts, path, workspace)
@@ -175,7 +179,8 @@ def plan_namespaces(spec: JailSpec, facts: HostFacts, argv: tuple[str, ...] | No
         uid_map=tuple((a, a, n) for a, n in facts.uid_ranges) if privileged else ((facts.uid, facts.uid, 1),),
         gid_map=tuple((a, a, n) for a, n in facts.gid_ranges) if privileged else ((facts.gid, facts.gid, 1),),
         binds=tuple(binds),
-        over_workspace=tuple((f, f) for f in _outermost(facts.project.shown) if is_within(f, workspace)),
+        over_workspace=tuple((folder, folder) for folder in over),
+        covered=(*of_users, *over),
         links=(*system_links, *(ln for ln in links if not _is_shown(ln[0], binds, workspace))),
         files=_files(environment, run_as),
         devices=_DEVICES,

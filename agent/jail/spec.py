@@ -186,6 +186,8 @@ def _checked_read_only(path: str) -> str:
     real = os.path.realpath(expanded)
     if not os.path.lexists(real):
         raise UsageError(f"the read-only path {path} does not exist", "Remove it from jail.readOnlyPaths.")
+    if not (os.path.isdir(real) or os.path.isfile(real)):
+        raise UsageError(f"the read-only path {path} is no folder and no file", "Somebody may serve behind it.")
     if reason := refusal_to_show(real):
         raise UsageError(f"the read-only path {path} is refused: {reason}", "Name a smaller folder.")
     return real

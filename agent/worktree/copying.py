@@ -106,6 +106,8 @@ def count_tree(
         inside = os.path.relpath(folder, source)
         names[:] = [name for name in names if os.path.normpath(os.path.join(inside, name)) not in skipped]
         entries += len(names) + len(files)
+        if inside.count("/") + 1 >= MAX_DEPTH:
+            names.clear()  # what lies deeper is not copied
         for name in files:
             with contextlib.suppress(OSError):  # it went meanwhile
                 info = os.stat(name, dir_fd=here, follow_symlinks=False)

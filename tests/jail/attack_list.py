@@ -37,6 +37,7 @@ SECRETS = {
     "ptrace": "trace_another_process",
     "memory of another process": "read_memory_of_another_process",
     "descriptors of another process": "take_descriptor_of_another_process",
+    "the command line of PID 1": "see_how_the_launcher_was_started",
     "a mount table that tells host paths": "find_host_paths_in_mount_table",
 }
 
@@ -114,7 +115,11 @@ NETWORK = {
     "netlink": "listen_to_device_events listen_to_the_audit talk_to_kernel_families",
     "AF_ALG": "open_a_socket_to_kernel_ciphers",
     "abstract unix sockets": "reach_abstract_socket",
-    "unix sockets with a path": "reach_socket_in_workspace",
+    "unix sockets with a path": (
+        "reach_socket_in_workspace reach_socket_in_shown_folder"
+        " test_jail_ground.py::test_a_bound_folder_with_a_socket_is_refused"
+    ),
+    "pipes and locks of files that are shown": "write_to_pipe_in_shown_folder meet_a_lock_of_the_host",
     "ssh-agent": "reach_ssh_agent find_sockets_by_variables",
     "D-Bus": "reach_desktop_bus",
     "docker and podman": "reach_docker reach_podman",
@@ -133,6 +138,12 @@ RESOURCES = {
     "memory in one block": f"{_BOMBS}[one-block]",
     "memory in many children": f"{_BOMBS}[many-children] test_jail_session.py::test_memory_is_bounded_and_the_run_goes_on",
     "memory in /dev/shm and without a name": f"{_BOMBS}[shared-memory] {_BOMBS}[memory-without-a-name]",
+    "memory that System V keeps": f"{_BOMBS}[semaphores] {_BOMBS}[queues]",
+    "a disk filled where no tree shows it": (
+        "test_jail_watch.py::test_a_tree_that_is_nested_out_of_sight_is_too_large"
+        " test_jail_watch.py::test_what_is_open_and_removed_touches_the_reserve"
+        " test_jail_watch.py::test_a_deep_copy_is_ended_and_removed"
+    ),
     "a full disk": f"{_BOMBS}[full-view] {_BOMBS}[full-scratch] test_jail_session.py::test_a_view_on_disk_is_bounded",
     "sparse files": f"{_BOMBS}[sparse-file]",
     "a million empty files": f"{_BOMBS}[empty-files]",
@@ -146,6 +157,7 @@ RESOURCES = {
         "test_jail_session.py::test_a_runner_that_its_own_command_ends[KILL]"
         " test_jail_session.py::test_a_runner_that_its_own_command_ends[STOP]"
     ),
+    "a runner that reads nothing": "test_ipc_peer.py::test_a_child_that_never_reads_does_not_hold_up_the_end",
     "the runner killed in the middle of a call": "test_jail_canaries.py::test_any_process_of_the_jail_may_be_killed",
 }
 

@@ -1,4 +1,4 @@
-"""`python drive.py WORKSPACE BACKEND ARCHIVE [DESCRIPTOR]`: a jail that this process's user opens, driven line by line.
+"""`python drive.py WORKSPACE BACKEND ARCHIVE [SHOWN]…`: a jail that this process's user opens, driven line by line.
 
 The first line out is the runner's own, or {"unavailable": reason}; then each line in goes to it, one answer comes
 back. It stands for the server: the environment and the descriptors that it was started with are the bait.
@@ -15,9 +15,10 @@ from agent.jail.session import open_session
 from agent.jail.spec import JailSpec
 
 
-async def drive(workspace: str, backend: str, archive: bytes) -> None:
+async def drive(workspace: str, backend: str, archive: bytes, shown: list[str]) -> None:
     try:
-        session = await open_session(JailSpec(workspace=workspace), archive, backend=backend)
+        spec = JailSpec(workspace=workspace, read_only_paths=tuple(shown))
+        session = await open_session(spec, archive, backend=backend)
     except FrogError as error:
         print(json.dumps({"unavailable": error.message}), flush=True)
         return
@@ -37,10 +38,10 @@ async def drive(workspace: str, backend: str, archive: bytes) -> None:
 
 
 def main() -> None:
-    workspace, backend, archive = sys.argv[1:4]
+    workspace, backend, archive, *shown = sys.argv[1:]
     with open(archive, "rb") as file:
         data = file.read()
-    asyncio.run(drive(workspace, backend, data))
+    asyncio.run(drive(workspace, backend, data, shown))
 
 
 if __name__ == "__main__":

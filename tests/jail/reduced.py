@@ -52,6 +52,8 @@ SCENARIOS_THAT_FAIL = {
 _WATCH = "a disk has no bound of its own: the watch ends the command"
 BOMBS_STOPPED_OTHERWISE = {
     "shared-memory": (1, "there is no /dev/shm"),
+    "semaphores": (1, "there is no System V IPC"),
+    "queues": (1, "there is no System V IPC"),
     "full-scratch": (1, "nothing can be written to /tmp; TMPDIR is elsewhere"),
     "full-view": (124, _WATCH),
     "empty-files": (124, _WATCH),

@@ -28,6 +28,13 @@ _BLOCK = (
 _CHILD = "import time; a = b'x' * 80_000_000; time.sleep(0.5)"
 _FILES = "try:\n for n in range(1500): open(f'f{n}', 'w').close()\n print('all')\nexcept OSError: print('stopped')"
 
+_SYSTEM_V = "import ctypes, os, time\nlibc = ctypes.CDLL(None, use_errno=True)\ndef call(n):\n if n < 0: raise OSError(ctypes.get_errno(), 'refused')\n return n\n"
+_SEMAPHORES = _SYSTEM_V + "for n in range(150): call(libc.semget(0, 32000, 0o1600))\ntime.sleep(0.5); print('all')"
+_QUEUES = (
+    _SYSTEM_V
+    + "text = ctypes.create_string_buffer(b'\\1' + bytes(7) + b'x' * 8000)\nfor n in range(12000): call(libc.msgsnd(call(libc.msgget(0, 0o1600)), text, 8000, 0o4000))\ntime.sleep(0.5); print('all')"
+)
+
 
 @dataclass(frozen=True)
 class Bomb:
@@ -60,6 +67,8 @@ BOMBS = {
     "empty-files": Bomb(_FILES, "view_inodes=1000", 0, "stopped", "view_inodes=9000", is_python=True),
     "open-files": Bomb("try:\n f = [open('/dev/null') for _ in range(300)]\n print('all')\nexcept OSError: print('stopped')", "open_files=100", 0, "stopped", "open_files=900", is_python=True),
     "processor": Bomb("i=0; while [ $i -lt 90000000 ]; do i=$((i+1)); done", "cpu_s=1", 124, "", None),
+    "semaphores": Bomb(_SEMAPHORES, "memory_bytes=150M", 124, "", "memory_bytes=900M", is_python=True),
+    "queues": Bomb(_QUEUES, "memory_bytes=50M", 124, "", "memory_bytes=900M", is_python=True),
     "much-output": Bomb("yes 0123456789 | head -c 100000000; echo; echo all", "output_bytes=1M", 124, "", "output_bytes=300M"),
     "endless-line": Bomb("tr '\\0' x </dev/zero", "output_bytes=1M", 124, "", None),
     "sleep": Bomb("sleep 60; echo all", "wall_s=1", 124, "", None),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fcntl
 import hashlib
 import io
 import json
@@ -68,6 +69,7 @@ class World:
         self.token = "token" + secrets.token_hex(8)
         self.home, self.other_home, self.folder = (self.root / name for name in ("home", "other", "host-folder"))
         self.workspace = self.home / "project"
+        self.shown = self.root / "shown"
         self.archive = self.root / "attacks.pyz"
         self._make_files()
         self.servers: list[socket.socket] = []
@@ -92,6 +94,7 @@ class World:
         for folder in (self.home, self.other_home, self.folder, self.workspace, self.root / "cache"):
             folder.mkdir()
         (self.folder / "scratch").mkdir()
+        self._make_shown()
         for name in SECRET_FILES:
             (self.home / name).parent.mkdir(parents=True, exist_ok=True)
             (self.home / name).write_text(self.token)
@@ -110,6 +113,16 @@ class World:
         consent = self.home / ".config/frog-lsp/jail-consent.json"
         consent.parent.mkdir(parents=True)
         consent.write_text('{"landlock": {}}')
+
+    def _make_shown(self) -> None:
+        """A folder that the user shows to the jail, in which somebody serves a pipe and holds a lock."""
+        self.shown.mkdir()
+        os.mkfifo(self.shown / "pipe")
+        reader = os.open(self.shown / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+        lock = os.open(self.shown / "lock", os.O_RDWR | os.O_CREAT)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for number in (reader, lock):
+            self._stack.callback(os.close, number)
 
     def _serve(self, family: int, address: Any, kind: int = socket.SOCK_STREAM) -> Any:
         server = self._stack.enter_context(socket.socket(family, kind))
@@ -138,7 +151,7 @@ class World:
         self._serve(socket.AF_UNIX, f"\0{self.token}")
         (self.root / "run").mkdir()
         t["sockets"] = {name: str(self.root / "run" / name) for name in SOCKET_VARIABLES}
-        for path in (*t["sockets"].values(), str(self.workspace / "socket")):
+        for path in (*t["sockets"].values(), str(self.workspace / "socket"), str(self.shown / "socket")):
             self._serve(socket.AF_UNIX, path)
 
     def _make_ipc(self) -> None:
@@ -185,6 +198,8 @@ class World:
             "other_home": str(self.other_home),
             "workspace": str(self.workspace),
             "folder": str(self.folder),
+            "shown": str(self.shown),
+            "package": str(REPOSITORY),
             "file": str(self.folder / "file"),
             "victim": self.victim.pid,
             "ipc": self.ipc,
@@ -212,6 +227,8 @@ class World:
         """The attacks in a jail that the user's server opened."""
         command = [*self.user.prefix, self.user.python, str(HERE / "drive.py")]
         command += [str(self.workspace), backend, str(self.archive)]
+        if backend == "namespaces":  # the others refuse it, or have no socket at all
+            command.append(str(self.shown))
         # a copy is bound from the user's cache folder, and a bind tells its source
         marks = [
             str(self.folder),
@@ -229,7 +246,7 @@ class World:
     def snapshot(self) -> dict[str, object]:
         """Everything on the host's side that an attack could have changed, or left a trace in."""
         seen: dict[str, object] = {}
-        for top in (self.home, self.other_home, self.folder, self.root / "run", self.shared):
+        for top in (self.home, self.other_home, self.folder, self.root / "run", self.shown, self.shared):
             for path in (top, *top.rglob("*")):
                 seen[str(path)] = _look(path)
         for path in map(Path, ("/dev/null", "/dev/zero", "/dev/tty", "/usr/bin/env", "/etc/passwd", "/etc", "/")):

@@ -173,3 +173,18 @@ def test_handshake_and_bytes():
     for wrong in ("###", 5, "a"):
         with pytest.raises(ProtocolError):
             from_base64(wrong)
+
+
+@pytest.mark.timeout(20)
+async def test_a_child_that_never_reads_does_not_hold_up_the_end():
+    child = await asyncio.create_subprocess_exec(
+        "sleep", "60", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        peer = Peer(child.stdout, child.stdin, name="child")
+        with pytest.raises(TimeoutError):
+            await peer.request("m", {"x": "y" * 1_000_000}, timeout_s=0.1)
+        await asyncio.wait_for(peer.close(), 5)
+    finally:
+        child.kill()
+        await child.wait()

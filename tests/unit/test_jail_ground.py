@@ -12,7 +12,7 @@ import pytest
 
 from agent.errors import JailUnavailable
 from agent.jail import leftovers
-from agent.jail.ground import Ground, hold_copy, hold_visible_layers
+from agent.jail.ground import Ground, hold_copy, hold_visible_layers, refuse_servers
 from agent.jail.spec import JailLimits, JailSpec
 
 
@@ -82,3 +82,13 @@ def test_where_there_is_no_such_place_the_cache_folder_is_used(
     ground = hold_visible_layers()
     assert str(ground.layers).startswith(str(tmp_path / "cache"))
     ground.remove()
+
+
+def test_a_bound_folder_with_a_socket_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "f").touch()
+    (tmp_path / "link").symlink_to("/dev/null")
+    refuse_servers((str(tmp_path), "/no/such", str(tmp_path / "a" / "f")))
+    os.mkfifo(tmp_path / "a" / "pipe")
+    with pytest.raises(JailUnavailable, match="a/pipe, which this jail would show, is a socket or a pipe"):
+        refuse_servers((str(tmp_path),))

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent.errors import WorkspaceError
+from agent.jail.leftovers import remove_path
 from agent.worktree import copying
 from agent.worktree.copying import CopyBudget, PrivateCopy, copy_tree, count_tree
 from agent.worktree.mounts import Mount, parse_mounts
@@ -140,6 +141,22 @@ def test_counting_stops_at_the_first_excess(source: Path, monkeypatch: pytest.Mo
     with pytest.raises(WorkspaceError):
         count_tree(str(source), CopyBudget(size_bytes=1 << 30, entries=5), frozenset())
     assert stats.count("f") == 0
+
+
+def test_a_tree_that_is_nested_very_deep_is_copied_as_far_as_it_can_be(source: Path) -> None:
+    here = os.open(source, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+    try:
+        _, copy = copied(source)
+        assert copy.entries == 201
+        assert [line.rpartition(" (")[2] for line in copy.left_out] == ["nested deeper than 200 folders)"]
+    finally:
+        remove_path(str(source))
 
 
 def test_a_disk_without_space_is_refused_before_anything_is_written(

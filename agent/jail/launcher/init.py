@@ -132,6 +132,7 @@ def _watch(plan: dict[str, Any], runner: int, status: StatusPipe, view_on_disk: 
     """Reap and watch until the runner ended (its wait status), or None when the other side is gone."""
     deadline = time.monotonic() + plan["wall_s"]
     next_look_at_disk = 0.0
+    reserve = watch.DiskReserve(view_on_disk) if view_on_disk is not None else None
     end_of_runner = os.pidfd_open(runner)
     poll = select.poll()
     poll.register(end_of_runner, select.POLLIN)
@@ -151,7 +152,12 @@ def _watch(plan: dict[str, Any], runner: int, status: StatusPipe, view_on_disk: 
         spared = runner if plan["spares_runner"] else None
         if broken := _broken_limit(plan, pids):
             _stop_using(broken, spared if watch.own_bytes(runner) <= plan["memory_bytes"] else None, status)
-            watch.remove_unattached_memory()
+            watch.remove_kept_memory()
+        elif watch.is_machine_short():
+            _stop_using(b"memory_bytes", None, status)
+        elif reserve is not None and reserve.is_touched():
+            # removed files that are still open go with their processes, but not those that the runner holds
+            _stop_using(b"view_bytes", None, status)
         elif view_on_disk is not None and now > next_look_at_disk:
             if watch.is_tree_over(view_on_disk, plan["view_bytes"], plan["view_inodes"]):
                 _stop_using(b"view_bytes", spared, status)

@@ -159,9 +159,21 @@ def filesystem_of(path: bytes) -> int:
     return int.from_bytes(buffer.raw[:8], "little")
 
 
-def remove_shared_memory(number: int) -> None:
-    """Mark a System V segment for removal; that it is gone already is no error."""
-    _libc.shmctl(number, 0, None)
+def remove_ipc(kind: str, number: int) -> None:
+    """Remove a segment ("shm"), a set of semaphores ("sem") or a queue ("msg"); that it is gone is no error."""
+    remove = 0  # IPC_RMID
+    if kind == "sem":
+        _libc.semctl(number, 0, remove)
+    else:
+        (_libc.shmctl if kind == "shm" else _libc.msgctl)(number, remove, None)
+
+
+def wipe_command_line() -> None:
+    """Overwrite what /proc shows of how this process was started: it has paths of the host. Raises OSError."""
+    with open("/proc/self/stat", "rb") as file:
+        fields = file.read().rpartition(b") ")[2].split()
+    begin, end = int(fields[45]), int(fields[46])  # arg_start, arg_end: 48th and 49th of proc_pid_stat(5)
+    ctypes.memset(begin, 0, end - begin)
 
 
 def can_unshare_user() -> bool:

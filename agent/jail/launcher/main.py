@@ -35,6 +35,7 @@ def main(plan_fd: int, runner_fd: int, status_fd: int) -> None:
     status = StatusPipe(status_fd, plan["nonce"])
     _signal.signal(_signal.SIGCHLD, _signal.SIG_DFL)  # ignored by the parent, no child could be waited for
     try:
+        kernel.wipe_command_line()
         kernel.prctl(kernel.PR_SET_PDEATHSIG, _signal.SIGKILL, "death with the parent")
         prefer_for_the_killer()
         _enter_namespaces(plan)

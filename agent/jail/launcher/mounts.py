@@ -55,12 +55,13 @@ def build_root(plan: dict[str, Any], runner: bytes) -> int:
     layers = _mount_view(plan, staging)
     root = staging + b"/root"
     os.mkdir(root)
+    os.mkdir(staging + b"/nothing")
     _mount_tmpfs(root, _ROOT_BYTES, None, b"root")
     _mount_devices(plan, root)
     _mount_scratch(plan, root, staging)
     _mount_proc(plan, root)
     for source, target in plan["binds"]:  # after the scratch folders: some may lie in the host's /tmp
-        _bind_read_only(source, root + target)
+        _show(plan, source, root, target)
     for path in plan["hidden"]:
         mount(b"hidden", root + path, b"tmpfs", MS_RDONLY | MS_NOSUID | MS_NODEV, b"mode=755", "hidden folder")
     _write_files(plan, root, runner)
@@ -68,7 +69,7 @@ def build_root(plan: dict[str, Any], runner: bytes) -> int:
     os.makedirs(target, exist_ok=True)
     view = _bind_copy(plan["copy"], target) if plan["copy"] else _mount_overlay(plan, layers, lower, target)
     for source, target in plan["over_workspace"]:
-        _bind_read_only(source, root + target)
+        _show(plan, source, root, target)
     _finish_loopback(loopback)
     _socket.sethostname("jail")
     os.close(lower)
@@ -124,6 +125,29 @@ def _mount_tmpfs(target: bytes, size_bytes: int, inodes: int | None, name: bytes
     if inodes is not None:
         options += b",nr_inodes=%d" % inodes
     mount(name, target, b"tmpfs", MS_NOSUID | MS_NODEV, options, "tmpfs")
+
+
+def _show(plan: dict[str, Any], source: bytes, root: bytes, target: bytes) -> None:
+    """Make a path of the host visible, and nothing else of it: a folder of a user is covered."""
+    if target in plan["covered"] and os.path.isdir(source):
+        os.makedirs(root + target, exist_ok=True)
+        cover(source, root + target, plan["staging"] + b"/nothing")
+    else:
+        _bind_read_only(source, root + target)
+
+
+def cover(source: bytes, target: bytes, nothing: bytes) -> None:
+    """Mount a read-only overlay of a folder: files are the host's, but sockets, pipes and locks are its own.
+
+    A bind would not do: a read-only mount keeps nobody from connecting to a socket or from writing to a pipe.
+    `nothing` is an empty folder, since one layer alone would need an upper one. Raises StepError, OSError.
+    """
+    lower = os.open(source, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW)
+    empty = os.open(nothing, os.O_PATH | os.O_DIRECTORY)
+    options = b"lowerdir=/proc/self/fd/%d:/proc/self/fd/%d" % (lower, empty)
+    mount(b"shown", target, b"overlay", MS_RDONLY | MS_NOSUID | MS_NODEV, options, "show " + os.fsdecode(source))
+    os.close(lower)
+    os.close(empty)
 
 
 def _bind_read_only(source: bytes, target: bytes, attributes: int = _READ_ONLY) -> None:

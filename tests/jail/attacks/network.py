@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import os
 import socket
 
@@ -184,3 +185,28 @@ def map_posix_memory_of_the_host(t):
 @attack("outside")
 def open_posix_queue_of_the_host(t):
     return checked(ctypes.CDLL("librt.so.1", use_errno=True).mq_open(b"/" + t["token"].encode(), 0)) >= 0
+
+
+@attack("outside")
+def reach_socket_in_shown_folder(t):
+    return connects(1, t["shown"] + "/socket")
+
+
+@attack("outside")
+def write_to_pipe_in_shown_folder(t):
+    pipe = os.open(t["shown"] + "/pipe", os.O_WRONLY | os.O_NONBLOCK)
+    try:
+        return os.write(pipe, b"x") == 1
+    finally:
+        os.close(pipe)
+
+
+@attack("outside")
+def meet_a_lock_of_the_host(t):
+    """Whoever sees the host's lock could take one that the host waits for."""
+    with open(t["shown"] + "/lock") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False

@@ -215,3 +215,8 @@ def find_host_paths_in_mount_table(t):
     if t["is_control"]:
         checked(LIBC.mount(os.fsencode(t["folder"]), b"/mnt", None, 0x1000, None))
     return any(contains("/proc/self/mountinfo", mark) for mark in t["marks"])
+
+
+@attack("outside")
+def see_how_the_launcher_was_started(t):
+    return contains(f"/proc/{t['parent']}/cmdline", "frog-victim" if t["is_control"] else t["package"])
