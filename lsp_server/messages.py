@@ -315,6 +315,8 @@ def _check(shape: Any, value: Any, where: str) -> Any:
         return value
     if not isinstance(value, shape) or (shape is int and isinstance(value, bool)):
         raise BadParamsError(f"{where} must be {_NAMES.get(shape, shape.__name__)}")
+    if shape is int and value < 0:
+        raise BadParamsError(f"{where} must be 0 or more")
     return value
 
 

@@ -175,6 +175,8 @@ class Session:
         if scheme == "untitled":
             raise RefusedError("the document has no name yet: save it first")
         path = path_of(uri)
+        if path is None and scheme == "file":
+            raise RefusedError("the URI names no file on this machine")
         if path is None:
             raise RefusedError(f"only files on this machine can be worked on, not {scheme or 'this kind of'} documents")
         place = self._place_of_path(path)

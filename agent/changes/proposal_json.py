@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import math
 from dataclasses import asdict
+from typing import Literal
 
 from agent.changes.changeset import is_git_internal
 from agent.changes.proposal import Proposal, ProposalState
@@ -27,6 +28,18 @@ from agent.types import (
 
 FORMAT = 1
 """The version of the form on disk. Another one is refused: a proposal is made again by a new run."""
+
+_MODEL_KINDS: dict[str, Literal["worker", "endpoint", "scripted"]] = {
+    "worker": "worker",
+    "endpoint": "endpoint",
+    "scripted": "scripted",
+}
+_FLAG_LEVELS: dict[str, Literal["never", "runs", "used", "note"]] = {
+    "never": "never",
+    "runs": "runs",
+    "used": "used",
+    "note": "note",
+}
 
 
 def proposal_to_json(proposal: Proposal) -> JsonObject:
@@ -113,7 +126,7 @@ def proposal_from_json(value: JsonObject) -> Proposal:
         n_steps=_whole(value["n_steps"]),
         elapsed_s=_seconds(value["elapsed_s"]),
         model=_model_from_json(value["model"]),
-        jail=JailInfo(**{key: _text_or_none(part) for key, part in value["jail"].items()}),
+        jail=_jail_from_json(value["jail"]),
         test_command=_text_or_none(tests["command"]),
         tests_before=_tests_from_json(tests["before"]),
         tests_after=_tests_from_json(tests["after"]),
@@ -136,10 +149,14 @@ def proposal_from_json(value: JsonObject) -> Proposal:
 
 
 def _model_from_json(value: JsonObject) -> ModelInfo:
-    kind, name = _text(value["kind"]), _text(value["name"])
-    if kind not in ("worker", "endpoint", "scripted"):
-        raise ValueError(f"{kind!r} is no kind of model")
+    kind, name = _MODEL_KINDS[_text(value["kind"])], _text(value["name"])
     return ModelInfo(kind=kind, name=name, demonstration=bool(value["demonstration"]))
+
+
+def _jail_from_json(value: JsonObject) -> JailInfo:
+    return JailInfo(
+        backend=_text(value["backend"]), reduced=_text_or_none(value["reduced"]), root=_text_or_none(value.get("root"))
+    )
 
 
 def _tests_from_json(value: JsonObject | None) -> TestOutcome | None:
@@ -169,10 +186,7 @@ def _change_from_json(value: JsonObject) -> FileChange:
 
 
 def _flag_from_json(value: JsonObject) -> Flag:
-    level = _text(value["level"])
-    if level not in ("never", "runs", "used", "note"):
-        raise ValueError(f"{level!r} is no level of a flag")
-    return Flag(code=_text(value["code"]), level=level, why=_text(value["why"]))
+    return Flag(code=_text(value["code"]), level=_FLAG_LEVELS[_text(value["level"])], why=_text(value["why"]))
 
 
 def _state_from_json(value: JsonObject | None) -> FileState | None:

@@ -33,6 +33,8 @@ class KeptProposals:
         self._store = ProposalStore()
         self._writing = asyncio.Lock()
         self._n_written = 0
+        self._in_memory_alone: set[str] = set()
+        """Runs whose proposal is another on disk, since it could not be written."""
 
     async def records(self) -> list[RunRecord]:
         """All runs of the open folders, also those that earlier servers left; the newest last."""
@@ -42,8 +44,8 @@ class KeptProposals:
             record = self._runs.records.get(proposal.run_id)
             if record is None:
                 self._take(proposal)
-            elif record.proposal is not None and not record.lock.locked() and n_written == self._n_written:
-                self._take_state(record, proposal)  # another process may have taken a step
+            elif n_written == self._n_written:
+                self._take_step_of_others(record, proposal)
         return sorted(self._runs.records.values(), key=lambda record: record.since_s)
 
     def record(self, run_id: str) -> RunRecord:
@@ -67,8 +69,7 @@ class KeptProposals:
             except ProposalError as error:
                 logger.info("run %s is in memory alone: %s", run_id, error.message)
             else:
-                if not record.lock.locked():  # else it is just being changed, from what was read before
-                    self._take_state(record, kept)
+                self._take_step_of_others(record, kept)
         if record.proposal is None or record.state not in _APPLICABLE:
             raise RefusedError(f"the run has no proposal: it is {record.state}")
         return record, record.proposal
@@ -84,10 +85,14 @@ class KeptProposals:
         async with self._changing():
             known = record.proposal
             assert known is not None
+            is_on_disk = record.run_id not in self._in_memory_alone
             try:
                 after = await asyncio.to_thread(
-                    self._store.update, record.run_id, lambda kept: change(_followed(kept, known))
+                    self._store.update,
+                    record.run_id,
+                    lambda kept: change(_followed(kept, known) if is_on_disk else known),
                 )
+                self._in_memory_alone.discard(record.run_id)
             except ProposalError as error:  # a full disk, or it was never kept
                 logger.info("%s", error.message)
                 after = change(known)
@@ -140,6 +145,12 @@ class KeptProposals:
             finally:
                 self._n_written += 1
 
+    def _take_step_of_others(self, record: RunRecord, kept: Proposal) -> None:
+        """Another process may have changed what is on disk; what is just being changed here is not looked at."""
+        is_known = record.proposal is not None and record.run_id not in self._in_memory_alone
+        if is_known and not record.lock.locked():
+            self._take_state(record, kept)
+
     @staticmethod
     def _take_state(record: RunRecord, proposal: Proposal) -> None:
         known = record.proposal
@@ -151,6 +162,7 @@ class KeptProposals:
         try:
             await asyncio.to_thread(self._store.save, proposal)
         except ProposalError as error:
+            self._in_memory_alone.add(proposal.run_id)
             logger.error("%s %s", error.message, error.hint)
             self._session.client.log(f"{error.message} {error.hint}", "error")
 

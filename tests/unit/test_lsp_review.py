@@ -13,6 +13,7 @@ from unidiff import PatchSet
 from agent.changes.diff import patch
 from agent.changes.proposal import Proposal
 from agent.changes.proposals import ProposalStore
+from agent.errors import ProposalError
 from agent.jail.risk import flag
 from agent.types import ChangeKind, ChangeSet, ExitReason, FileChange, FileState, JailInfo, ModelInfo
 from lsp_server.lenses import lenses
@@ -204,6 +205,28 @@ async def test_a_file_that_the_user_renamed_is_found(folder: Path) -> None:
     assert rows(await editor.review()) == {"long.txt": "applies cleanly; it is new name.txt now"}
     assert (await editor.proposals.decisions.apply(RUN))["state"] == "applied"
     assert (folder / "new name.txt").read_text() == SHOUTED
+    await editor.settle()
+
+
+async def test_what_could_not_be_written_to_disk_is_not_forgotten(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor = Reviewer(folder)
+    await editor.keep(modified("long.txt", LONG, SHOUTED))
+    with monkeypatch.context() as full:
+
+        def no_room(self: ProposalStore, proposal: Proposal) -> Path:
+            raise ProposalError("The disk is full.")
+
+        full.setattr(ProposalStore, "save", no_room)
+        assert (await editor.proposals.decisions.apply(RUN, hunks=[2]))["state"] == "partly-applied"
+        (row,) = await editor.proposals.kept.records()
+        assert row.state == "partly-applied", "and not what the disk still says"
+        _, proposal = await editor.proposals.kept.with_proposal(RUN)
+        assert proposal.applied_hunks == (2,)
+    await editor.proposals.decisions.discard(RUN, hunks=[1])
+    kept = ProposalStore().load(RUN)
+    assert (kept.applied_hunks, kept.discarded_hunks) == ((2,), (1,)), "written as soon as there is room"
     await editor.settle()
 
 

@@ -258,6 +258,7 @@ def test_parameters_are_checked_and_unknown_keys_left_out() -> None:
         ([{"runId": 5}], "runId must be a string"),
         ([{"runId": "r", "hunks": ["1"]}], "hunks[0] must be a whole number"),
         ([{"runId": "r", "hunks": [True]}], "hunks[0] must be a whole number"),
+        ([{"runId": "r", "hunks": [-1]}], "hunks[0] must be 0 or more"),
         ([{"runId": "r", "files": "a"}], "files must be a list"),
     ],
 )
