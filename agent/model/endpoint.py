@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agent.errors import FrogError, ModelQueryError, ModelUnavailable, UsageError
 from agent.model.endpoint_errors import MIN_ROOM_TOKENS
@@ -13,10 +13,12 @@ from agent.model.endpoint_http import READ_TIMEOUT_S, EndpointClient, RejectedRe
 from agent.model.endpoint_reply import ReadReply, assistant_message, read_reply, tool_messages
 from agent.model.endpoint_retry import RetryPolicy, TryAgainError, try_repeatedly
 from agent.model.endpoint_server import ServerFacts, discover, missing_reasoning_parser, missing_tool_parser
+from agent.model.endpoint_stop import find_stop
 from agent.model.endpoint_stream import Reply
 from agent.model.endpoint_url import normalize_base_url
+from agent.observations import with_nudge
 from agent.protocols import OnPrefill, OnText
-from agent.types import JsonObject, Limits, ModelInfo, ModelSpec, Observation, Turn
+from agent.types import Forced, JsonObject, Limits, ModelInfo, ModelSpec, Observation, Turn
 
 MAX_CHARS_PER_TOKEN = 64  # a server that sends more ignores `max_tokens`
 _FAILED_REASONS = frozenset({"abort", "error", "content_filter"})
@@ -83,6 +85,7 @@ class EndpointModel:
         self._last_turn = Turn()
         self._seen_ids: set[str] = set()
         self._saw_structured_calls = False
+        self._stopped: str | None = None
         self.last_reply: ReadReply | None = None
 
     @property
@@ -149,6 +152,9 @@ class EndpointModel:
             duration_s=time.monotonic() - started,
             seen_ids=self._seen_ids,
         )
+        if self._stopped is not None:
+            forced = (Forced(kind=self._stopped, text="", n_tokens=0),)
+            read = replace(read, turn=with_nudge(replace(read.turn, truncated=False, forced=forced)))
         self.last_reply = read
         self._saw_structured_calls = self._saw_structured_calls or read.structured_calls
         if read.text_calls and not self._saw_structured_calls:
@@ -173,12 +179,16 @@ class EndpointModel:
 
         async def ask() -> Reply:
             assert self._client is not None, "open() comes first"
-            n_pieces = 0
+            n_pieces, self._stopped = 0, None
 
             def go_on(reply: Reply, chunk: JsonObject) -> bool:
                 nonlocal n_pieces
                 _report_progress(chunk, on_prefill)
                 n_pieces += bool(chunk.get("choices"))
+                self._stopped = find_stop(reply, n_pieces, self._limits.thought_tokens)
+                if self._stopped is not None:
+                    reply.finish_reason = "length"
+                    return False
                 if n_pieces <= 2 * n_max + 64 and reply.n_chars <= MAX_CHARS_PER_TOKEN * n_max:
                     return True
                 reply.finish_reason = "length"

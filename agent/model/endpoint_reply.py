@@ -12,6 +12,7 @@ from agent.model.coercion import Types, coerce_arguments, read_types
 from agent.model.endpoint_escape import escape, unescape
 from agent.model.endpoint_stream import Reply, read_arguments
 from agent.model.tool_calls import parse
+from agent.observations import is_nudged
 from agent.types import CallProblem, JsonObject, Observation, ToolCall, Turn, Usage
 
 CUT_REASONS = frozenset({"length", "max_tokens"})
@@ -126,7 +127,9 @@ def assistant_message(turn: Turn, reasoning_names: Sequence[str]) -> JsonObject:
 
 
 def tool_messages(turn: Turn, observations: Sequence[Observation]) -> list[JsonObject]:
-    """The messages of the history for the observations of a turn, in their order."""
+    """The messages of the history for the observations of a turn, in their order. A nudge answers no call."""
+    if is_nudged(turn):
+        return [{"role": "user", "content": escape(seen.text)} for seen in observations]
     ids = [call.id for call in turn.calls]
     return [
         {

@@ -443,7 +443,7 @@ async def test_bytes_that_are_not_compressed_as_they_say() -> None:
 
 
 async def test_an_endless_stream_is_cut() -> None:
-    with OpenAiServer([endless()]) as server:
+    with OpenAiServer([endless(text="0 1 ")]) as server:
         async with talk(server.base_url, limits=Limits(tokens_per_turn=50)) as conversation:
             reply = await conversation.say()
             assert any("went on" in note for note in conversation.model.notes)
