@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.padding import Padding
@@ -26,6 +27,7 @@ def add_arguments_demo(parser: argparse.ArgumentParser) -> None:
     """The arguments of `frog-lsp demo`."""
     parser.add_argument("--seed", metavar="N", type=int, help="another project: generated, never in training")
     parser.add_argument("--yes", action="store_true", help="apply the proposal without asking")
+    parser.add_argument("--write", metavar="DIR", help="write the project and its ISSUE.md there, and run nothing")
     parser.add_argument("--json", action="store_true", help="one JSON object on stdout")
     add_run_arguments(parser)
 
@@ -39,6 +41,8 @@ def run_demo(arguments: argparse.Namespace) -> int:
     from agent.result_json import no_result_json, result_json
 
     made = demo_project() if arguments.seed is None else project(arguments.seed)
+    if arguments.write is not None:
+        return _write_only(arguments, made)
     spec = _spec(arguments, made)
     console = make_console()
     console.print(Text("A small broken project was made in", "bold"))
@@ -80,7 +84,7 @@ def _spec(arguments: argparse.Namespace, made: Project) -> RunSpec:
     given = {name: value for name, value in limits.items() if value is not None}
     return RunSpec(
         run_id=new_run_id(),
-        workspace=str(_write(made)),
+        workspace=str(_write(made.files)),
         issue=Issue(text=made.issue),
         model=model_of(arguments, BUNDLED),
         limits=replace(defaults.limits, **({"max_steps": 20, "time_s": 900.0} | given)),
@@ -91,10 +95,22 @@ def _spec(arguments: argparse.Namespace, made: Project) -> RunSpec:
     )
 
 
-def _write(made: Project) -> Path:
+def _write_only(arguments: argparse.Namespace, made: Project) -> int:
+    root = Path(arguments.write).resolve()
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise UsageError(f"{root} is there already", "Name a folder that is new, or empty.")
+    _write({**made.files, "ISSUE.md": made.issue.rstrip("\n") + "\n"}, root)
+    if arguments.json:
+        print_json({"workspace": str(root), "test_command": made.test_command, "error": None})
+    else:
+        say(f"A small broken project is in {root}; ISSUE.md says what is wrong, `{made.test_command}` fails.\n")
+    return EXIT_OK
+
+
+def _write(files: Mapping[str, str], root: Path | None = None) -> Path:
     try:
-        root = Path(tempfile.mkdtemp(prefix="frog-lsp-demo-")).resolve()
-        for name, text in made.files.items():
+        root = root or Path(tempfile.mkdtemp(prefix="frog-lsp-demo-")).resolve()
+        for name, text in files.items():
             path = root / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, encoding="utf-8", newline="")
