@@ -17,6 +17,9 @@ from filelock import FileLock, Timeout
 from agent.config import APP_NAME, cache_dir, make_private_dir
 from agent.errors import UsageError
 
+WORTH_TELLING_BYTES = 512 << 20
+"""A model that needs less is nobody's trouble."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Holder:
@@ -51,7 +54,7 @@ class Presence:
 
 
 def other_holders(own_pid: int | None = None) -> list[Holder]:
-    """The workers of other servers that hold a model now; what dead ones left is removed."""
+    """The workers of other servers that hold a model worth telling of; what dead ones left is removed."""
     holders = []
     try:
         entries = sorted(_folder().glob("*.json"))
@@ -73,7 +76,7 @@ def other_holders(own_pid: int | None = None) -> list[Holder]:
                 continue
         except OSError:
             continue
-    return holders
+    return [holder for holder in holders if holder.need_bytes >= WORTH_TELLING_BYTES]
 
 
 def _folder() -> Path:

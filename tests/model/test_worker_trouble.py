@@ -16,10 +16,12 @@ import psutil
 import pytest
 
 from agent.errors import ContextOverflow, ModelFileError, ModelUnavailable
+from agent.model import presence
 from agent.model.client import WorkerModel
 from agent.model.death import describe_death
 from agent.model.keeper import WorkerKeeper
 from agent.model.locate import ModelFile
+from agent.model.presence import other_holders
 from agent.types import Limits, Observation
 from quant.synth import write_model
 from quant.synth_shape import Shape, find_shape
@@ -29,12 +31,6 @@ pytestmark = [pytest.mark.model, pytest.mark.usefixtures("require_model")]
 LIMITS = Limits(context_tokens=4096, tokens_per_turn=24)
 GREEDY = {"frog.sampling": '{"temperature": 0.0}'}
 CANCEL_S = 0.2
-
-
-@pytest.fixture(autouse=True)
-def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
 
 
 @pytest.fixture(scope="module")
@@ -357,9 +353,13 @@ async def test_an_abort_signal_says_so(tiny_path: Path) -> None:
 # --- two editors ---------------------------------------------------------------------------------------------
 
 
-async def test_the_second_editor_is_told_of_the_first(tiny_path: Path, tmp_path: Path) -> None:
+async def test_the_second_editor_is_told_of_the_first(
+    tiny_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, second = model_of(tiny_path), model_of(tiny_path)
     alone = await first.open(LIMITS)
+    assert other_holders() == []  # so small a model is nobody's trouble
+    monkeypatch.setattr(presence, "WORTH_TELLING_BYTES", 0)
     assert not any("Another frog-lsp" in note for note in alone.notes)
     told = await second.open(LIMITS)
     (note,) = [note for note in told.notes if "Another frog-lsp" in note]
