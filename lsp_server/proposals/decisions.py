@@ -186,9 +186,10 @@ def _named(proposal: Proposal, files: Sequence[str] | None) -> list[str] | None:
     """The files as the proposal names them: the client was told their printable names."""
     if files is None:
         return None
-    paths = (path for c in proposal.changes.changes for path in (c.path, c.old_path) if path is not None)
+    paths = {path for c in proposal.changes.changes for path in (c.path, c.old_path) if path is not None}
     names = {printable(path): path for path in paths}
-    return [names.get(name, name) for name in files]
+    # A name may read as another one that is not UTF-8 is shown.
+    return [name if name in paths else names.get(name, name) for name in files]
 
 
 def _refused(error: UsageError) -> RefusedError:

@@ -230,6 +230,17 @@ async def test_what_could_not_be_written_to_disk_is_not_forgotten(
     await editor.settle()
 
 
+async def test_a_name_that_reads_as_another_is_shown_is_itself(folder: Path) -> None:
+    editor = Reviewer(folder)
+    for name in ("bad\\xff", "bad\udcff"):
+        (folder / name).write_text("1\n")
+    await editor.keep(modified("bad\\xff", "1\n", "2\n"), modified("bad\udcff", "1\n", "2\n"))
+    assert (await editor.proposals.decisions.apply(RUN, files=["bad\\xff"]))["applied"] is True
+    assert bytes_in(folder)["bad\\xff"] == b"2\n"
+    assert bytes_in(folder)["bad\udcff"] == b"1\n"
+    await editor.settle()
+
+
 # --- parts ------------------------------------------------------------------------------------------------------
 
 
