@@ -76,9 +76,10 @@ def add_arguments_jail(parser: argparse.ArgumentParser) -> None:
 
 def run_jail(parser: argparse.ArgumentParser, words: list[str]) -> int:
     """Run one command in the jail; the exit code is the command's, 128+n, 124, or 125 where nothing ran."""
-    from agent.jail.command import run_command
+    from agent.jail.command import open_standard_streams, run_command
     from agent.jail.spec import JailSpec, parse_limits
 
+    open_standard_streams()
     before, argv = (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
     try:
         arguments = parser.parse_args(before)
@@ -86,7 +87,7 @@ def run_jail(parser: argparse.ArgumentParser, words: list[str]) -> int:
             return _keep_consent(parser, arguments, argv)
         if arguments.workspace is None:
             parser.error("the following arguments are required: WORKSPACE")
-        if not argv:
+        if not argv or not argv[0]:
             raise UsageError("no command is given", "Put it after --, for example `frog-lsp jail . -- ls`.")
         spec = JailSpec(
             workspace=arguments.workspace,

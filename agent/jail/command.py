@@ -131,13 +131,27 @@ async def _pump(source: FileIO, number: int, output: _Output) -> None:
 
 
 def _write_all(number: int, piece: bytes) -> bool:
-    """Write all of it; False once nobody reads any more."""
+    """Write all of it; False once nobody reads any more, or what it goes to takes no more."""
     left = memoryview(piece)
-    with contextlib.suppress(BrokenPipeError):
+    try:
         while left:
             left = left[os.write(number, left) :]
-        return True
-    return False
+    except BrokenPipeError:
+        return False
+    except OSError as error:
+        with contextlib.suppress(OSError):  # it may be stderr itself
+            _say(f"frog-lsp: jail: not all of the output could be written: {error.strerror}")
+        return False
+    return True
+
+
+def open_standard_streams() -> None:
+    """Where our own 0, 1 or 2 is closed, the next descriptor would take its number, and get the command's output."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
 
 
 def _say(line: str) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import stat
 import tempfile
@@ -40,7 +39,7 @@ def hold_file(prefix: str) -> Held:
         number, path = tempfile.mkstemp(prefix=f"{prefix}-", dir=_folder(prefix))
     except (OSError, UsageError):
         number, path = tempfile.mkstemp(prefix=f"frog-lsp-{prefix}-")
-    fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    _lock(number)
     return Held(path, number)
 
 
@@ -80,8 +79,18 @@ def _is_own(entry: os.DirEntry[str]) -> bool:
 
 def _lock_folder(path: str) -> Held:
     number = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    _lock(number)
     return Held(path, number)
+
+
+def _lock(number: int) -> bool:
+    """Take the lock, or raise OSError where somebody has it; False where the system has no such locks."""
+    try:
+        import fcntl
+    except ImportError:  # native Windows
+        return False
+    fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return True
 
 
 def _folder(prefix: str) -> str:
@@ -102,8 +111,8 @@ def _remove_if_abandoned(path: str) -> None:
             # the moment between making and locking: too young to be abandoned
             if os.fstat(number).st_mtime > time.time() - 60:
                 return
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            remove_path(path)
+            if _lock(number):
+                remove_path(path)
         finally:
             os.close(number)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import stat
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
@@ -124,7 +123,7 @@ def _parse_amount(text: str, value: str, *, is_size: bool) -> int:
         digits = value.lower().removesuffix("s")
     if not digits.isascii() or not digits.isdigit() or not 0 < int(digits) * _UNITS[unit] < 2**62:
         raise UsageError(
-            f"--limit {text!r}: the value must be a whole number above 0", "For example memory_bytes=512M."
+            f"--limit {text!r}: the value must be a whole number from 1 to 2^62", "For example memory_bytes=512M."
         )
     return int(digits) * _UNITS[unit]
 
@@ -154,6 +153,8 @@ class JailSpec:
 
 def checked_workspace(path: str) -> str:
     """The real path of a workspace. Raises WorkspaceError where it is missing or too much."""
+    if not path:  # it would be the current folder: rather a variable that is not set
+        raise WorkspaceError("the workspace has no name", "Name a folder that exists.")
     real = os.path.realpath(os.path.expanduser(path))
     try:
         info = os.stat(real)
@@ -199,7 +200,7 @@ def refusal_to_show(real: str) -> str | None:
         return "it is the whole machine"
     if any(is_within(real, folder) or is_within(folder, real) for folder in _PROTECTED_SYSTEM):
         return "it belongs to the running system"
-    for home in home_folders(os.getuid()):
+    for home in home_folders(_own_uid()):
         if is_within(home, real):
             return f"it contains the home folder {home}"
         for protected in protected_paths(home):
@@ -210,14 +211,27 @@ def refusal_to_show(real: str) -> str | None:
 
 def home_folders(owner: int) -> tuple[str, ...]:
     """The real homes of this user and of the owner of the workspace, without those that are `/`."""
-    homes = [os.environ.get("HOME", "")]
+    homes = [os.environ.get("HOME", ""), *_homes_by_account(owner)]
+    real = (os.path.realpath(home) for home in homes if os.path.isabs(home))
+    return tuple(dict.fromkeys(home for home in real if home != "/"))
+
+
+def _own_uid() -> int:
+    return os.getuid() if hasattr(os, "getuid") else 0  # native Windows has none
+
+
+def _homes_by_account(owner: int) -> list[str]:
+    try:
+        import pwd
+    except ImportError:  # native Windows has no accounts of this kind
+        return [os.path.expanduser("~")]
+    homes = []
     for uid in (os.getuid(), owner):
         try:
             homes.append(pwd.getpwuid(uid).pw_dir)
         except KeyError:
             continue
-    real = (os.path.realpath(home) for home in homes if os.path.isabs(home))
-    return tuple(dict.fromkeys(home for home in real if home != "/"))
+    return homes
 
 
 def protected_paths(home: str) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import stat
 import time
@@ -202,6 +201,8 @@ class _Copying:
         if not size_bytes:
             return
         if self.can_clone:
+            import fcntl  # native Windows loads this module, and never copies
+
             try:
                 fcntl.ioctl(copy, _FICLONE, original)
                 return

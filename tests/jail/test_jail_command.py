@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.jail.jailed import jail, shell
+from tests.jail.jailed import REPOSITORY, jail, shell
 from tests.support import workspace_hash
 
 pytestmark = [pytest.mark.jail, pytest.mark.usefixtures("require_jail")]
@@ -102,3 +102,53 @@ def test_a_reader_that_goes_away_ends_an_endless_command(workspace: Path) -> Non
         assert process.stdout.readline() == b"y\n"
         process.stdout.close()
         assert process.wait(timeout=30) == 128 + 13
+
+
+def _frog_lsp_jail(redirection: str, *words: str) -> subprocess.CompletedProcess[str]:
+    program = f'exec "$@" {redirection}'
+    front = (sys.executable, "-c", "from lsp_server.cli import main; raise SystemExit(main())", "jail")
+    return subprocess.run(
+        ["bash", "-c", program, "bash", *front, *words], capture_output=True, text=True, timeout=60, cwd=REPOSITORY
+    )
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("", "--", "true"),
+        ("no/such/folder", "--", "true"),
+        ("/", "--", "true"),
+        (os.path.expanduser("~"), "--", "true"),
+        (__file__, "--", "true"),
+        (".", "--"),
+        (".", "--", ""),
+        (".", "--limit", "bogus=1", "--", "true"),
+        (".", "--limit", "cpu_s=x", "--", "true"),
+        (".", "--limit", "memory_bytes=9999999T", "--", "true"),
+        (".", "--backend", "none", "--", "true"),
+        (".", "--read-only", "relative", "--", "true"),
+        (".", "--read-only", "/dev/null", "--", "true"),
+        (".", "--no-such-option", "--", "true"),
+    ],
+)
+def test_what_cannot_be_jailed_is_125_and_a_line(words: tuple[str, ...]) -> None:
+    done = _frog_lsp_jail("", *words)
+    assert (done.returncode, done.stdout) == (125, "")
+    assert all(line.startswith("frog-lsp: jail: ") for line in done.stderr.splitlines())
+    assert done.stderr
+
+
+def test_arguments_are_the_commands(workspace: Path) -> None:
+    done = _frog_lsp_jail("", str(workspace), "--", "printf", "%s ", "--limit", "--", "-x", "a")
+    assert (done.returncode, done.stdout) == (0, "--limit -- -x a ")
+    assert _frog_lsp_jail("", str(workspace), "--", "-x").returncode == 127
+
+
+@pytest.mark.parametrize(
+    ("redirection", "says"), [(">&-", ""), ("<&-", ""), ("2>&-", ""), (">/dev/full", "No space left")]
+)
+def test_streams_that_are_closed_or_full(workspace: Path, redirection: str, says: str) -> None:
+    done = _frog_lsp_jail(redirection, str(workspace), "--", "sh", "-c", "echo out; exit 3")
+    assert done.returncode == 3
+    assert says in done.stderr
+    assert done.stdout == ("out\n" if redirection[0] != ">" else "")
