@@ -91,14 +91,22 @@ class Watching:
     # --- what to watch ----------------------------------------------------------------------------------------
 
     def refresh(self) -> None:
-        """Something is another way with the runs: watch what is of interest soon."""
-        if not self._is_refreshing and not self._is_closed:
-            self._is_refreshing = True
-            self._application.spawn(self._refresh())
+        """Something is another way with the runs: watch what is of interest now.
 
-    async def _refresh(self) -> None:
-        await asyncio.sleep(REFRESH_S)
-        self._is_refreshing = False
+        What a run touches while it goes on can wait for more of it; what a review shows cannot.
+        """
+        if self._is_closed:
+            return
+        if any(file.path not in self._wanted for file in self._files(of_living=False)):
+            self._application.spawn(self._refresh(0.0))
+        elif not self._is_refreshing:
+            self._is_refreshing = True
+            self._application.spawn(self._refresh(REFRESH_S))
+
+    async def _refresh(self, delay_s: float) -> None:
+        if delay_s:
+            await asyncio.sleep(delay_s)
+            self._is_refreshing = False
         files = self._files()
         if len(files) > MAX_FILES:
             logger.info("of %d files the first %d are watched", len(files), MAX_FILES)
@@ -107,10 +115,10 @@ class Watching:
             self._wanted = wanted
             await self._follow()
 
-    def _files(self) -> list[WatchedFile]:
+    def _files(self, *, of_living: bool = True) -> list[WatchedFile]:
         found: dict[WatchedFile, None] = {}
         for record in self._application.runs.records.values():
-            for relative in _names(record):
+            for relative in _names(record) if of_living or not record.is_alive else ():
                 if (path := _path(record, relative)) is not None:
                     found[WatchedFile(path, record.folder.path)] = None
         return list(found)

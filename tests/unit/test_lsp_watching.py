@@ -246,8 +246,12 @@ async def test_files_that_are_touched_one_by_one_are_registered_together(folder:
     world = World(folder, Wire(), REGISTERS)
     world.propose("r", modified("a.py"))
     await world.watched()
+    living = RunRecord("living", world.application.session.folders[0], "t", state="running")
+    world.application.runs.add(living)
     for name in ("b.py", "c.py", "d.py"):
-        world.propose(f"run of {name}", modified(f"pkg/{name}"))
+        living.touched.add(f"pkg/{name}")
+        world.application.runs.tell_changed()
+        await asyncio.sleep(0.01)
     await world.watched()
     told = [params["registrations"] for method, params in world.wire.sent if method == "client/registerCapability"]
     watched = [[w["globPattern"] for w in item["registerOptions"]["watchers"]] for (item,) in told]
