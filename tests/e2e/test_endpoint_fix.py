@@ -84,7 +84,7 @@ def test_what_was_done_before_an_error_is_the_proposal(project: Path, environmen
         (raw(HTML_PAGE, "text/html"), "llm_query_error"),
         (turn(calls=[("Bash", {"command": "rm -rf ."})], finish="length"), "max_tokens_per_turn"),
     ):
-        code, result, _ = fix(project, environment, [READ, EDIT, item])
+        code, result, _ = fix(project, environment, [READ, EDIT, *[item] * 12])  # a summary does not help
         assert (code, result["exit_reason"]) == (0, reason)
         assert [change["path"] for change in result["changes"]] == ["calc.py"]
 

@@ -114,10 +114,13 @@ def test_which_model() -> None:
 
 def test_the_users_settings() -> None:
     read = defaults_from({"model": {"path": "m.gguf"}, "limits": {"maxSteps": 9}, "tests.command": "make test"})
+    assert read.model.repairs_calls and not defaults_from({"model": {"repairCalls": False}}).model.repairs_calls
     assert (read.model.path, read.limits.max_steps, read.test_command) == ("m.gguf", 9, "make test")
     for bad in (
         {"limits": {"maxSteps": "9"}},
         {"limits": {"maxSteps": 0}},
+        {"limits": {"maxSteps": True}},
+        {"model": {"repairCalls": "no"}},
         {"model": {"kind": "scripted"}},
         {"jail": {"backend": "none"}},
         {"jail": {"readOnlyPaths": [1]}},
