@@ -200,9 +200,10 @@ def _jail(defaults: Defaults) -> Iterator[Finding]:
 
 
 def _limits() -> Iterator[Finding]:
+    from agent.jail.groups import describe_groups
     from agent.jail.spec import JailLimits
 
-    message = f"Each jail has at most: {JailLimits().described()}."
+    message = f"Each jail has at most: {JailLimits().described()}. Memory is bounded by {describe_groups()}."
     yield Finding(name="limits", status="ok", message=message)
 
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from agent.errors import JailUnavailable
 from agent.jail import launcher
 from agent.jail.explain import hint_for
-from agent.jail.ground import Ground, can_have_overlay, hold_copy, hold_visible_layers, refuse_servers
+from agent.jail.ground import Ground, can_have_overlay, hold_copy, hold_visible_layers, refuse_servers, with_group
+from agent.jail.groups import Group, group_for
 from agent.jail.host import gather_host_facts
 from agent.jail.interpreter import runner_executable
 from agent.jail.launched import LaunchedJail, start_launched
@@ -112,10 +113,13 @@ async def start_bwrap(
     async def start(ground: Ground) -> LaunchedJail:
         plan = plan_bwrap(spec, replace(facts, layers=ground.layers, copy=ground.copy), argv)
         await asyncio.to_thread(_refuse_servers, plan, ground)
+        ground = with_group(ground, group_for(spec.limits))
         # what bubblewrap itself says is not of the command: that gets its stderr from the launcher
         ours = outputs and (outputs[0], asyncio.subprocess.PIPE)
         try:
-            return await start_launched(lambda: (_prepare(plan, bubblewrap, runner, outputs), notes), ground, ours)
+            return await start_launched(
+                lambda: (_prepare(plan, bubblewrap, runner, outputs, ground.group), notes), ground, ours
+            )
         except LauncherDiedError as error:
             raise _explain(error) from error
 
@@ -149,10 +153,12 @@ def _hold_two_layers(spec: JailSpec) -> Ground:
     return ground
 
 
-def _prepare(plan: Plan, bubblewrap: Bubblewrap, runner: bytes, outputs: tuple[int, int] | None) -> Launch:
+def _prepare(
+    plan: Plan, bubblewrap: Bubblewrap, runner: bytes, outputs: tuple[int, int] | None, group: Group | None
+) -> Launch:
     contents = {path: os.fsencode(text) for path, text in plan.files} | {RUNNER_PATH: runner}
     folder = os.path.dirname(os.path.abspath(launcher.__file__))
-    inherited = {}
+    inherited = {"group": os.dup(group.procs)} if group else {}
     if outputs:
         inherited["stderr"] = os.dup(outputs[1])
     if plan.layers:

@@ -6,9 +6,10 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agent.errors import JailUnavailable, WorkspaceError
+from agent.jail.groups import Group, GroupPlan, make_group
 from agent.jail.leftovers import Held, hold_folder, hold_unrevealing_folder
 from agent.jail.plan import HostFacts
 from agent.jail.spec import JailSpec
@@ -20,11 +21,13 @@ from agent.worktree.mounts import mounts_below
 class Ground:
     """Held until `remove`. `layers` is a folder for the layers of an overlay, `copy` a whole copy.
 
-    Without either the changes live in memory. `notes` say what a person should know of a copy.
+    Without either the changes live in memory. `group` holds its processes together, where there is one. `notes` say
+    what a person should know of a copy.
     """
 
     held: Held | None = None
     copy: PrivateCopy | None = None
+    group: Group | None = None
 
     @property
     def layers(self) -> str | None:
@@ -46,6 +49,8 @@ class Ground:
 
     def remove(self) -> None:
         """Remove all of it. Never raises."""
+        if self.group is not None:
+            self.group.remove()
         if self.held is not None:
             self.held.remove()
 
@@ -99,6 +104,14 @@ async def hold_copy(spec: JailSpec, bound_over: tuple[str, ...] = (), owner: tup
                 f"the workspace cannot be copied: {error}", "Free space in the cache folder."
             ) from error
         raise
+
+
+def with_group(ground: Ground, plan: GroupPlan) -> Ground:
+    """The same with the control group of a plan; where that cannot be made any more, the watchdog is alone."""
+    try:
+        return replace(ground, group=make_group(plan))
+    except OSError:
+        return ground
 
 
 def refuse_servers(folders: tuple[str, ...]) -> None:

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from agent.jail.channel import OverlayRefused
 from agent.jail.explain import kernel_version
-from agent.jail.ground import Ground, can_have_overlay, hold_copy, hold_layers
+from agent.jail.ground import Ground, can_have_overlay, hold_copy, hold_layers, with_group
+from agent.jail.groups import group_for
 from agent.jail.host import gather_host_facts
 from agent.jail.launched import LaunchedJail, start_launched
 from agent.jail.plan import plan_namespaces
@@ -27,7 +28,12 @@ async def start_namespaces(
 
     async def start(ground: Ground) -> LaunchedJail:
         plan = plan_namespaces(spec, replace(facts, layers=ground.layers, copy=ground.copy), argv)
-        return await start_launched(lambda: (prepare_launch(plan, runner), notes), ground, outputs)
+        held_together = group_for(spec.limits)
+        ground = with_group(ground, held_together)
+        group = ground.group
+        return await start_launched(
+            lambda: (prepare_launch(plan, runner, group, held_together), notes), ground, outputs
+        )
 
     if can_have_overlay(spec, facts):
         try:

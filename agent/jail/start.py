@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 import agent
 from agent.errors import JailUnavailable
 from agent.jail.channel import StatusChannel, StatusMessage, explain_failure
+from agent.jail.groups import Group, GroupPlan, environment_for_scope
 from agent.jail.interpreter import runner_executable
 from agent.jail.landlock_plan import LandlockPlan
 from agent.jail.plan import Plan
@@ -109,15 +110,19 @@ class Launch:
         self.init = self.view = None
 
 
-def prepare_launch(plan: Plan, runner: bytes) -> Launch:
-    """Lay out the launcher of backend A. Raises JailUnavailable."""
+def prepare_launch(plan: Plan, runner: bytes, group: Group | None = None, how: GroupPlan | None = None) -> Launch:
+    """Lay out the launcher of backend A, which joins the group, or starts in a scope. Raises JailUnavailable."""
     package_root = os.path.dirname(os.path.dirname(os.path.abspath(agent.__file__)))
 
     def command(numbers: Mapping[str, int]) -> tuple[str, ...]:
         of_launcher = (str(numbers[name]) for name in ("plan", "runner", "status"))
-        return (runner_executable(), "-I", "-S", "-c", _BOOT, package_root, *of_launcher)
+        return (*before, runner_executable(), "-I", "-S", "-c", _BOOT, package_root, *of_launcher)
 
-    return lay_out(plan, {"runner": runner}, command)
+    before = how.argv if how else ()
+    launch = lay_out(plan, {"runner": runner}, command, {"group": os.dup(group.procs)} if group else None)
+    if before:
+        launch.environment |= environment_for_scope(os.environ)
+    return launch
 
 
 def lay_out(

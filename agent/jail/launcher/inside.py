@@ -7,6 +7,7 @@ import os
 
 from agent.jail.launcher.init import run_init
 from agent.jail.launcher.kernel import ATTR_NOEXEC, ATTR_NOSUID, ATTR_RDONLY, StepError, set_attributes
+from agent.jail.launcher.main import join_group
 from agent.jail.launcher.mounts import set_kernel_limits
 from agent.jail.launcher.status import StatusPipe
 
@@ -22,6 +23,7 @@ def main(plan_fd: int, status_fd: int) -> None:
     with open(plan_fd, "rb") as file:
         plan = marshal.loads(file.read())  # noqa: S302 - from our own parent, and json costs half a start
     status = StatusPipe(status_fd, plan["nonce"])
+    join_group(plan)
     if "stderr" in plan["numbers"]:  # until here it was bubblewrap's
         os.dup2(plan["numbers"]["stderr"], 2)
     status.send(b"INIT", os.pidfd_open(os.getpid()))

@@ -38,6 +38,7 @@ def main(plan_fd: int, runner_fd: int, status_fd: int) -> None:
         kernel.wipe_command_line()
         kernel.prctl(kernel.PR_SET_PDEATHSIG, _signal.SIGKILL, "death with the parent")
         prefer_for_the_killer()
+        join_group(plan)
         _enter_namespaces(plan)
         # the change of credentials has undone it
         kernel.prctl(kernel.PR_SET_PDEATHSIG, _signal.SIGKILL, "death with the parent")
@@ -56,6 +57,19 @@ def main(plan_fd: int, runner_fd: int, status_fd: int) -> None:
     for number in (0, 1, 2):
         os.dup2(null, number)
     os.waitpid(pid, 0)
+
+
+def join_group(plan: dict[str, Any]) -> None:
+    """Enter the control group, before anything else can be started: all that comes from here is in it."""
+    number = plan["numbers"].get("group")
+    if number is None:
+        return
+    try:
+        os.write(number, b"0")
+    except OSError:
+        return  # somebody removed it meanwhile; PID 1 watches in any case
+    finally:
+        os.close(number)
 
 
 def prefer_for_the_killer() -> None:
