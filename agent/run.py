@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from agent.changes.changeset import assemble
+from agent.changes.diff import sections
 from agent.changes.proposals import Proposal, ProposalStore
 from agent.check import TEST_TIMEOUT_S, check, proposed_states
 from agent.errors import (
@@ -55,6 +56,7 @@ from agent.types import (
 )
 from agent.worktree.baseline import Baseline
 from agent.worktree.collect import collect
+from agent.worktree.comparison import Collected
 from agent.worktree.ignore import ignore_rules
 from agent.worktree.installed import installed_modules
 
@@ -155,9 +157,7 @@ class Run:
             os.close(view.upper_fd)
         for note in session.notes:
             self._note(note)
-        changes = assemble(collected.deltas, collected.notes)
-        workspace = jail_spec.workspace
-        changes = flag(changes, workspace, ignore_rules(workspace), installed_modules(workspace), spec.issue.text)
+        changes = await asyncio.to_thread(_judged, collected, jail_spec.workspace, spec.issue.text)
         for note in (*changes.notes, *file_notes([*self._touched, *(change.path for change in changes.changes)])):
             self._note(note)
         await self._check_after(jail_spec, changes)
@@ -328,6 +328,14 @@ class Run:
             python=spec.jail.python,
             limits=JailLimits(wall_s=int(spec.limits.time_s) + 3600),
         ).checked()
+
+
+def _judged(collected: Collected, workspace: str, issue: str) -> ChangeSet:
+    """The changes with their flags. In a large proposal this takes seconds: not on the event loop of an editor."""
+    changes = assemble(collected.deltas, collected.notes)
+    flagged = flag(changes, workspace, ignore_rules(workspace), installed_modules(workspace), issue)
+    sections(flagged)  # kept there for whoever asks
+    return flagged
 
 
 def _instructions(
