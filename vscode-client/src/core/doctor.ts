@@ -17,7 +17,9 @@ export function findings(result: DoctorResult): Finding[] {
     if (parts === null) {
       return { name: "", status: "note", text: line };
     }
-    return { name: parts[1] ?? "", status: (parts[2] as Finding["status"]) ?? "note", text: parts[3] ?? "" };
+    const text = parts[3] ?? "";
+    const status = text.startsWith("no runs") ? "error" : ((parts[2] as Finding["status"] | undefined) ?? "note");
+    return { name: parts[1] ?? "", status, text };
   });
 }
 
@@ -31,13 +33,30 @@ export function facts(result: DoctorResult): { model: string | undefined; jail: 
   };
 }
 
-const MARKS = { ok: "✓", warning: "!", error: "✗", note: "·" };
+const MARKS = { ok: "ok", warning: "warning", error: "error", note: "" };
+const MARK_WIDTH = 9;
+const LINE_WIDTH = 80;
 
 /** The page, the worst first. */
 export function report(result: DoctorResult, t: Translate): string {
   const head = result.ok ? t("A run is possible.") : t("A run is not possible yet.");
   const order = ["error", "warning", "ok", "note"];
   const sorted = findings(result).sort((a, b) => order.indexOf(a.status) - order.indexOf(b.status));
-  const lines = sorted.map(({ name, status, text }) => `${MARKS[status]} ${name === "" ? "" : `${name}: `}${text}`);
+  const lines = sorted.flatMap(({ name, status, text }) => {
+    const [first, ...rest] = wrapped(name === "" ? text : `${name}: ${text}`);
+    return [MARKS[status].padEnd(MARK_WIDTH) + first, ...rest.map((line) => " ".repeat(MARK_WIDTH) + line)];
+  });
   return `${head}\n\n${lines.join("\n")}\n`;
+}
+
+/** The words in lines; one that is longer than a line has a line of its own. */
+function wrapped(text: string): string[] {
+  return text.split(" ").reduce<string[]>(
+    (lines, word) => {
+      const last = lines.pop() ?? "";
+      const isRoom = last === "" || last.length + 1 + word.length <= LINE_WIDTH;
+      return isRoom ? [...lines, last === "" ? word : `${last} ${word}`] : [...lines, last, word];
+    },
+    [""],
+  );
 }

@@ -55,7 +55,8 @@ export class Decisions {
     await attempt(async () => {
       const proposal = await this.review.load(runId);
       await this.review.reveal(runId);
-      const [first] = proposal.files.filter((file) => file.state === "open");
+      const open = proposal.files.filter((file) => file.state === "open");
+      const first = open.find((file) => file.appliedByDefault) ?? open[0];
       if (first !== undefined) {
         await this.openDiff({ kind: "file", runId, file: first });
       }

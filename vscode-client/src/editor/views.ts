@@ -10,6 +10,8 @@ import type { ProposalResult, ProposedFile } from "../protocol";
 import type { Server } from "./server";
 
 const POLL_MS = 500;
+/** From our answer to the moment when the editor has it. */
+const FOLD_WAIT_MS = 300;
 
 export function viewUri(place: Place): vscode.Uri {
   return vscode.Uri.from({ scheme: SCHEME, path: pathOf(place) });
@@ -21,6 +23,7 @@ export class Views implements vscode.TextDocumentContentProvider, vscode.Folding
   private readonly foldsChanged = new vscode.EventEmitter<void>();
   private readonly pages = new Map<string, string>();
   private readonly folds = new Map<string, readonly Fold[]>();
+  private readonly folded = new Map<string, ReadonlySet<number>>();
   private readonly sizes = new Map<string, string>();
   private readonly registered: vscode.Disposable;
   private readonly timer: NodeJS.Timeout;
@@ -32,6 +35,7 @@ export class Views implements vscode.TextDocumentContentProvider, vscode.Folding
     this.registered = vscode.Disposable.from(
       vscode.workspace.registerTextDocumentContentProvider(SCHEME, this),
       vscode.languages.registerFoldingRangeProvider({ scheme: SCHEME, pattern: "/transcript/**" }, this),
+      vscode.workspace.onDidCloseTextDocument(({ uri }) => this.folded.delete(uri.path)),
       server.onEnded((runId) => this.changed.fire(viewUri({ kind: "transcript", runId, path: "transcript.txt" }))),
     );
   }
@@ -67,6 +71,7 @@ export class Views implements vscode.TextDocumentContentProvider, vscode.Folding
 
   provideFoldingRanges(document: vscode.TextDocument): vscode.FoldingRange[] {
     const folds = this.folds.get(document.uri.path) ?? [];
+    setTimeout(() => void this.foldThoughts(document), FOLD_WAIT_MS);
     return folds.map(({ start, end }) => new vscode.FoldingRange(start, end, vscode.FoldingRangeKind.Region));
   }
 
@@ -74,9 +79,20 @@ export class Views implements vscode.TextDocumentContentProvider, vscode.Folding
     const uri = viewUri({ kind: "transcript", runId, path: "transcript.txt" });
     const document = await vscode.workspace.openTextDocument(uri);
     await vscode.window.showTextDocument(document, { preview: false, viewColumn: vscode.ViewColumn.Beside });
-    const thoughts = (this.folds.get(uri.path) ?? []).filter((fold) => fold.isThought).map((fold) => fold.start);
-    if (thoughts.length > 0) {
-      await vscode.commands.executeCommand("editor.fold", { selectionLines: thoughts, levels: 1 });
+  }
+
+  /** Folds each thought once: a person who unfolds one finds it unfolded. */
+  private async foldThoughts(document: vscode.TextDocument): Promise<void> {
+    if (vscode.window.activeTextEditor?.document !== document) {
+      return; // the command folds in the editor that has the focus
+    }
+    const { path } = document.uri;
+    const done = this.folded.get(path) ?? new Set();
+    const thoughts = (this.folds.get(path) ?? []).filter((fold) => fold.isThought).map((fold) => fold.start);
+    const fresh = thoughts.filter((line) => !done.has(line));
+    this.folded.set(path, new Set([...done, ...fresh]));
+    if (fresh.length > 0) {
+      await vscode.commands.executeCommand("editor.fold", { selectionLines: fresh, levels: 1 });
     }
   }
 

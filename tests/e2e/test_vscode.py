@@ -1,0 +1,147 @@
+"""The extension in a real VS Code in a real browser, with the real server and a real jail; the model plays a script."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import expect
+
+from quant.tadpole.generator import demo_project
+from tests.conftest import skip_or_fail
+from tests.e2e.real_editors import ROOT, require_editor
+from tests.e2e.vscode_workbench import WAIT_MS, Workbench, workbench
+from tests.editors.install import CHROMIUM, VSCODE
+from tests.openai_server import OpenAiServer, turn
+
+EXTENSION = ROOT / "dist" / "frog-lsp.vsix"
+pytestmark = [
+    *(pytest.mark.editor, pytest.mark.slow, pytest.mark.jail),
+    pytest.mark.usefixtures("require_jail"),
+    pytest.mark.timeout(300),
+]
+
+
+@pytest.fixture(autouse=True)
+def require_vscode() -> None:
+    require_editor(VSCODE, CHROMIUM)
+    if not EXTENSION.exists():
+        skip_or_fail("the extension is not packaged: run `make vscode`")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "depot-project"
+    for name, text in demo_project().files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder
+
+
+def settings(model: OpenAiServer) -> dict[str, Any]:
+    return {
+        "frog.path": [str(ROOT / ".venv/bin/frog-lsp")],
+        "frog.model.kind": "endpoint",
+        "frog.model.baseUrl": model.base_url,
+        "frog.model.name": "scripted",
+        "frog.tests.command": demo_project().test_command,
+    }
+
+
+def edit(old: str, new: str) -> tuple[str, dict[str, str]]:
+    return "Edit", {"file_path": demo_project().path, "old_string": old, "new_string": new}
+
+
+def text_of(bench: Workbench) -> str:
+    """The text of the last editor, as far as it is on the screen."""
+    return bench.page.locator(".editor-instance .view-lines").last.inner_text().replace("\u00a0", " ")
+
+
+def first_text(bench: Workbench) -> str:
+    """The text of the first editor, as far as it is on the screen."""
+    return bench.page.locator(".editor-instance .view-lines").first.inner_text().replace("\u00a0", " ")
+
+
+def test_from_the_palette_to_an_applied_fix_and_back(tmp_path: Path, project: Path) -> None:
+    made = demo_project()
+    before = (project / made.path).read_text()
+    fix = [
+        turn(calls=[("Read", {"file_path": made.path})], reasoning="The name is misspelled."),
+        turn(calls=[edit(made.old, made.new), ("Write", {"file_path": "conftest.py", "content": "import os\n"})]),
+        turn(calls=[("Bash", {"command": "sleep 3"})]),
+        turn(content="Fixed."),
+    ]
+    with OpenAiServer(fix) as model, workbench(tmp_path, project, EXTENSION, settings(model)) as bench:
+        page = bench.page
+        bench.open(made.path)
+        bench.command("FrogNano: Fix an Issue…")
+        bench.answer("The tests fail: no attribute 'lenght'")
+        bench.notification("step").wait_for()
+        bench.shot("steps")
+        page.get_by_text("Transcript", exact=True).first.click()
+        bench.until(lambda: "Step 2" in text_of(bench) and "misspelled" not in text_of(bench))
+        bench.shot("transcript")
+        question = bench.notification("FrogNano proposes changes in 2 files")
+        question.wait_for()
+        assert "exit code 1 before, exit code 0 after" in question.inner_text()
+        assert "1 flagged, not ticked; made by scripted, at an endpoint" in question.inner_text()
+        question.get_by_role("button", name="Review").click()
+        bench.row("parcel.py").wait_for()
+        expect(bench.row("parcel.py").get_by_role("checkbox")).to_be_checked()
+        flagged = bench.row("conftest.py")
+        assert "runs by itself" in flagged.inner_text()
+        expect(flagged.get_by_role("checkbox")).not_to_be_checked()
+        bench.shot("review")
+        bench.row("parcel.py").click()
+        page.locator(".diff-editor, .monaco-diff-editor").first.wait_for()
+        bench.shot("diff")
+        assert (project / made.path).read_text() == before, "nothing is written before a person says so"
+        bench.command("FrogNano: Apply")
+        bench.notification("applied: depot/parcel.py").wait_for()
+        dirty = page.locator(".tab.dirty").filter(has_text="parcel.py")
+        expect(dirty).to_have_count(1)
+        dirty.click()
+        bench.until(lambda: "lenght" not in first_text(bench))
+        assert (project / made.path).read_text() == before, "applied, not saved"
+        assert not (project / "conftest.py").exists()
+        bench.shot("applied")
+        page.locator(".editor-instance .view-line").first.click()
+        page.keyboard.press("Control+z")
+        bench.until(lambda: "lenght" in first_text(bench))
+        bench.shot("undone")
+
+
+def test_cancel_from_the_palette(tmp_path: Path, project: Path) -> None:
+    script = [turn(calls=[("Bash", {"command": "sleep 984"})])]
+    with OpenAiServer(script) as model, workbench(tmp_path, project, EXTENSION, settings(model)) as bench:
+        bench.open(demo_project().path)
+        bench.command("FrogNano: Fix an Issue…")
+        bench.answer("wait")
+        toast = bench.notification("Bash: sleep 984")
+        toast.wait_for()
+        bench.command("FrogNano: Cancel Run")
+        toast.wait_for(state="hidden", timeout=WAIT_MS)
+
+
+def test_a_workspace_that_is_not_trusted_runs_nothing(tmp_path: Path, project: Path) -> None:
+    (project / ".vscode").mkdir()
+    hostile = {"frog.path": ["/bin/false"], "frog.model.baseUrl": "http://127.0.0.1:1/v1", "frog.jail.backend": "files"}
+    (project / ".vscode" / "settings.json").write_text(json.dumps(hostile))
+    with OpenAiServer([]) as model:
+        options = settings(model) | {
+            "security.workspace.trust.enabled": True,
+            "security.workspace.trust.startupPrompt": "never",
+        }
+        with workbench(tmp_path, project, EXTENSION, options) as bench:
+            bench.open(demo_project().path)
+            bench.command("FrogNano: Fix an Issue…")
+            bench.notification("only when you trust it").wait_for()
+            assert model.requests == []
+            bench.command("FrogNano: Check the Jail")
+            bench.tab("doctor.txt").wait_for()
+            bench.until(lambda: "no runs, the workspace is not trusted" in text_of(bench))
+            bench.shot("untrusted")
+            assert model.requests, "the doctor asked the user's own endpoint, not the one of the workspace"
