@@ -1,7 +1,7 @@
 /** What is said of proposals, files and hunks. Pure. */
 
 import type { ApplyResult, ProposalResult, ProposedFile, ProposedHunk } from "../protocol";
-import { gist } from "./patch";
+import { firstChangedLine, gist } from "./patch";
 import { isNeverApplied, runsByItself } from "./review";
 import type { Translate } from "./translate";
 
@@ -119,7 +119,7 @@ function prospectWords(file: ProposedFile, t: Translate): string {
 }
 
 export function hunkLabel(hunk: ProposedHunk, t: Translate): string {
-  return t("Hunk {0}, line {1}", hunk.number, hunk.newStart);
+  return t("Hunk {0}, line {1}", hunk.number, firstChangedLine(hunk) + 1);
 }
 
 export function hunkDescription(hunk: ProposedHunk, t: Translate): string {

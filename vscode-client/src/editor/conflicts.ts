@@ -1,6 +1,7 @@
 /** A file that both sides changed, in the merge editor. */
 
 import * as vscode from "vscode";
+import { withoutLinks } from "../core/plain";
 import type { ProposedFile } from "../protocol";
 import { viewUri, type Views } from "./views";
 
@@ -14,6 +15,20 @@ export async function resolve(views: Views, runId: string, file: ProposedFile): 
   const now = await vscode.workspace.openTextDocument(output);
   const yours = views.put({ kind: "yours", runId, path: file.path }, now.getText());
   const proposal = viewUri({ kind: "proposal", runId, path: file.path });
+  async function showDiff(): Promise<void> {
+    const block = views.put({ kind: "conflict", runId, path: `${file.path}.txt` }, file.conflict ?? "");
+    await vscode.commands.executeCommand("vscode.diff", yours, proposal, t("{0} (yours ↔ proposal)", file.path));
+    await vscode.window.showTextDocument(block, { viewColumn: vscode.ViewColumn.Beside, preview: false });
+  }
+  if (now.isDirty) {
+    const [merge, diff] = [t("Save and Merge"), t("Show a Diff")];
+    const text = t("The merge editor saves {0} as it is now. A diff saves nothing.", file.path);
+    const chosen = await vscode.window.showWarningMessage(withoutLinks(text), { modal: true }, merge, diff);
+    if (chosen !== merge) {
+      await (chosen === diff ? showDiff() : undefined);
+      return;
+    }
+  }
   try {
     // What VS Code's own git extension calls; it is not in the public API, so it may be gone one day.
     await vscode.commands.executeCommand("_open.mergeEditor", {
@@ -23,8 +38,6 @@ export async function resolve(views: Views, runId: string, file: ProposedFile): 
       output,
     });
   } catch {
-    const block = views.put({ kind: "conflict", runId, path: `${file.path}.txt` }, file.conflict ?? "");
-    await vscode.commands.executeCommand("vscode.diff", yours, proposal, t("{0} (yours ↔ proposal)", file.path));
-    await vscode.window.showTextDocument(block, { viewColumn: vscode.ViewColumn.Beside, preview: false });
+    await showDiff();
   }
 }
