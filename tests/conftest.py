@@ -21,6 +21,12 @@ settings.load_profile("frog")
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The one mark that the seal of `sealed_when_jailed` has."""
+    config.addinivalue_line("markers", "edits_workspace: edits the real workspace while it is jailed, as a user may")
+
+
 IN_CI = os.environ.get("CI") == "true"
 
 
@@ -101,4 +107,28 @@ def sealed() -> Iterator[Seal]:
     """`sealed(path)`: from now to the end of the test nothing below `path` may change."""
     seal = Seal()
     yield seal
+    seal.check()
+
+
+@pytest.fixture(autouse=True)
+def sealed_when_jailed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every workspace that a test jails is sealed from its first jail on, whatever the test itself looks at.
+
+    Bytes, modes, owners and times: nobody may even have touched it, but a test that applies or edits itself.
+    """
+    if "edits_workspace" in request.keywords:
+        yield
+        return
+    from agent.jail.spec import JailSpec
+
+    seal = Seal()
+    checked = JailSpec.checked
+
+    def checked_and_sealed(spec: JailSpec) -> JailSpec:
+        result = checked(spec)
+        seal(Path(result.workspace))
+        return result
+
+    monkeypatch.setattr(JailSpec, "checked", checked_and_sealed)
+    yield
     seal.check()

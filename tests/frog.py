@@ -12,6 +12,10 @@ from typing import Any
 
 import psutil
 
+from tests.support import workspace_hash
+
+_APPLYING = {"apply", "--apply", "--apply-flagged", "demo"}
+
 FROG = Path(sys.executable).parent / "frog-lsp"
 
 
@@ -48,7 +52,9 @@ class Frog:
         }
 
     def __call__(self, *arguments: str | Path, stdin: str = "", timeout_s: float = 100.0) -> Answer:
-        """Run a command to its end."""
+        """Run a command to its end. Folders that it names must be the same afterwards, unless it is to apply."""
+        folders = [] if _APPLYING & {str(word) for word in arguments} else [Path(word) for word in arguments]
+        before = {folder: workspace_hash(folder, times=True) for folder in folders if (self.home / folder).is_dir()}
         done = subprocess.run(
             [FROG, *map(str, arguments)],
             input=stdin.encode(),
@@ -58,6 +64,8 @@ class Frog:
             timeout=timeout_s,
             check=False,
         )
+        for folder, hash_before in before.items():
+            assert workspace_hash(folder, times=True) == hash_before, f"the real workspace {folder} changed"
         return Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
 
     def start(self, *arguments: str | Path, **options: Any) -> subprocess.Popen[bytes]:

@@ -320,6 +320,7 @@ async def test_the_proposal_is_checked_and_not_what_the_run_left_lying(project: 
     assert result.tests_after.exit_code == 0, result.tests_after.tail
 
 
+@pytest.mark.edits_workspace
 async def test_a_file_that_the_user_changes_meanwhile(project: Path) -> None:
     path = project / "app" / "sum.py"
 
@@ -473,6 +474,7 @@ async def test_a_full_window_goes_on_from_a_summary_and_is_resumed_there(project
     assert kinds(result) == {"app/sum.py": ChangeKind.MODIFIED}
 
 
+@pytest.mark.edits_workspace
 async def test_resume_is_refused_where_an_outcome_differs(project: Path) -> None:
     crashed, *_ = await fix(project, turn(read("app/sum.py")), ModelUnavailable("died"))
     (project / "app" / "sum.py").write_text("other\n")

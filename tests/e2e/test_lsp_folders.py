@@ -84,7 +84,7 @@ async def test_two_servers_of_one_folder_say_the_same(tmp_path: Path, folders: l
     repo = folders[0]
     async with (
         session(tmp_path, repo, [turn(calls=[EDIT]), turn(content="Fixed.")]) as one,
-        session(tmp_path, repo) as other,
+        session(tmp_path, repo, edits_workspace=True) as other,
     ):
         run = await fix(one, repo)
         argument = {"runId": run["runId"]}

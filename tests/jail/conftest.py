@@ -11,16 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.jail.spec import JailSpec
 from tests.conftest import Seal, skip_or_fail
 from tests.jail.jailed import NOBODY, can_be_nobody
 
 USERS = ("root", "ordinary") if os.geteuid() == 0 else ("self",)
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    """The one mark that these tests have for themselves."""
-    config.addinivalue_line("markers", "edits_workspace: edits the real workspace while it is jailed, as a user may")
 
 
 # One of each group stays in the inner loop; the others are for `make test`.
@@ -33,25 +27,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         is_one_of_many = isinstance(item, pytest.Function) and item.originalname in ("test_attack", "test_bomb")
         if is_one_of_many and item.callspec.params["name"] not in QUICK:
             item.add_marker(pytest.mark.slow)
-
-
-@pytest.fixture(autouse=True)
-def sealed_when_jailed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Every workspace that a test jails is sealed from its first jail on, whatever the test itself looks at."""
-    if "edits_workspace" in request.keywords:
-        yield
-        return
-    seal = Seal()
-    checked = JailSpec.checked
-
-    def checked_and_sealed(spec: JailSpec) -> JailSpec:
-        result = checked(spec)
-        seal(Path(result.workspace))
-        return result
-
-    monkeypatch.setattr(JailSpec, "checked", checked_and_sealed)
-    yield
-    seal.check()
 
 
 @pytest.fixture(scope="module", params=USERS)
