@@ -17,7 +17,6 @@ import { Setup } from "./editor/setup";
 import { Status } from "./editor/status";
 import { Views } from "./editor/views";
 
-const loadedAt = performance.now();
 const STARTS_ANEW = ["frog.path", "frog.interpreter", "frog.importStrategy"];
 
 export function activate(context: vscode.ExtensionContext): void {
@@ -138,7 +137,6 @@ export function activate(context: vscode.ExtensionContext): void {
       }
     }),
   );
-  log.info(`activated in ${(performance.now() - loadedAt).toFixed(0)} ms`);
   if ((vscode.workspace.workspaceFolders ?? []).length > 0) {
     void start(false);
   }
