@@ -214,3 +214,17 @@ def test_the_sample_is_fixed_by_the_bundled_model(tmp_path: Path) -> None:
         bench.shot("sample")
         question.get_by_role("button", name="Apply").click()
         bench.notification("applied: depot/parcel.py").wait_for()
+
+
+def test_an_installation_that_fails_says_why_and_leaves_nothing(tmp_path: Path, project: Path) -> None:
+    only_ours = {"frog.importStrategy": "useBundled"}
+    with workbench(tmp_path, project, EXTENSION, only_ours, PIP_NO_INDEX="1", PIP_FIND_LINKS="") as bench:
+        bench.open(demo_project().path)
+        bench.command("FrogNano: Fix an Issue…")
+        offer = bench.notification("needs its server, frog-lsp, and none was found")
+        offer.wait_for()
+        bench.shot("install")
+        offer.get_by_role("button", name="Install").click()
+        bench.notification("pip found no package of that name").wait_for(timeout=3 * WAIT_MS)
+        bench.shot("install-failed")
+        assert not list((tmp_path / "data").rglob("globalStorage/frog-lsp.frog-lsp/server"))

@@ -120,7 +120,9 @@ class Workbench:
 
 
 @contextlib.contextmanager
-def workbench(tmp_path: Path, folder: Path, extension: Path, settings: dict[str, Any]) -> Iterator[Workbench]:
+def workbench(
+    tmp_path: Path, folder: Path, extension: Path, settings: dict[str, Any], **environment: str
+) -> Iterator[Workbench]:
     """A window on a folder, with an extension installed. Leaves no process behind."""
     data, log = tmp_path / "data", tmp_path / "server.log"
     for scope in ("User", "Machine"):
@@ -131,6 +133,7 @@ def workbench(tmp_path: Path, folder: Path, extension: Path, settings: dict[str,
         **os.environ,
         **own_env(tmp_path / "home"),
         "FROG_TEST": str(tmp_path),
+        **environment,
         "EXTENSIONS_GALLERY": json.dumps(
             dict.fromkeys(("serviceUrl", "itemUrl", "resourceUrlTemplate", "controlUrl"), "")
         ),
