@@ -143,7 +143,7 @@ def test_a_workspace_that_is_not_trusted_runs_nothing(tmp_path: Path, project: P
             assert model.requests == []
             bench.command("FrogNano: Check the Jail")
             bench.tab("doctor.txt").wait_for()
-            bench.until(lambda: "no runs, the workspace is not trusted" in text_of(bench))
+            bench.until(lambda: "no runs, the workspace is not trusted" in " ".join(text_of(bench).split()))
             bench.shot("untrusted")
             assert model.requests, "the doctor asked the user's own endpoint, not the one of the workspace"
 
@@ -190,8 +190,14 @@ def test_hunks_one_by_one_and_a_conflict_in_the_merge_editor(tmp_path: Path, pro
         bench.shot("conflict")
         assert (project / "long.py").read_text() == LONG, "nothing is saved unless a person says so"
         bench.command("FrogNano: Show Proposals")
-        file.hover()
-        file.get_by_role("button", name="Resolve in the Merge Editor").click()
+
+        def is_asked() -> bool:  # a click while the tree is drawn anew can get lost
+            file.hover()
+            file.get_by_role("button", name="Resolve in the Merge Editor").click()
+            page.wait_for_timeout(1000)
+            return dialog.is_visible()
+
+        bench.until(is_asked)
         dialog.get_by_role("button", name="Save and Merge").click()
         page.locator(".merge-editor").wait_for()
         page.get_by_text("Accept Proposal").first.wait_for()
@@ -228,3 +234,29 @@ def test_an_installation_that_fails_says_why_and_leaves_nothing(tmp_path: Path, 
         bench.notification("pip found no package of that name").wait_for(timeout=3 * WAIT_MS)
         bench.shot("install-failed")
         assert not list((tmp_path / "data").rglob("globalStorage/frog-lsp.frog-lsp/server"))
+
+
+FAILURE = "FAILED tests/test_parcel.py::test_stamps - AttributeError: no attribute 'lenght'\n"
+
+
+def test_a_problem_of_another_extension_and_a_selected_failure(tmp_path: Path, project: Path) -> None:
+    (project / "bad.json").write_text('{"a": 1,,}\n')
+    (project / "out.txt").write_text(f"first\n{FAILURE}")
+    script = [turn(content="Nothing to do."), turn(content="Nothing either.")]
+    with OpenAiServer(script) as model, workbench(tmp_path, project, EXTENSION, settings(model)) as bench:
+        page = bench.page
+        bench.open("bad.json")
+        page.locator(".squiggly-error").first.wait_for()
+        page.locator(".editor-instance .view-line").first.click()
+        bench.command("FrogNano: Fix This Problem")
+        bench.notification("changed nothing for “Fix in bad.json, line 1").wait_for()
+        bench.open("out.txt")
+        bench.until(lambda: "FAILED" in text_of(bench))
+        page.locator(".editor-instance .view-line").nth(1).click()
+        page.keyboard.press("Home")
+        page.keyboard.press("Shift+End")
+        bench.command("FrogNano: Fix the Failing Test")
+        bench.until(lambda: len(model.requests) >= 2)
+        problem, failure = (request.body.decode() for request in model.requests)
+        assert "bad.json" in problem and "expected" in problem
+        assert "test_stamps" in failure and "failing test" in failure
