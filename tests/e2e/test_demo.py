@@ -81,7 +81,14 @@ def test_the_question_in_a_terminal(frog: Frog) -> None:
 
 
 def workers_of(pid: int) -> list[psutil.Process]:
-    return [child for child in children_of(pid) if any("worker" in word for word in child.cmdline())]
+    return [child for child in children_of(pid) if any("worker" in word for word in words_of(child))]
+
+
+def words_of(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:  # it has just ended
+        return []
 
 
 def test_an_interrupt_ends_the_worker_too(frog: Frog) -> None:
