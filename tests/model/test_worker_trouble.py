@@ -118,8 +118,8 @@ async def test_two_runs_at_once_give_what_each_gives_alone(tiny_path: Path, keep
 async def test_a_cancel_takes_effect_within_200_ms(busy_path: Path, when: str, keeper: WorkerKeeper) -> None:
     model = model_of(busy_path, keeper=keeper)
     await model.open(Limits(context_tokens=16_384, tokens_per_turn=8000))
-    took_s = []
-    for i in range(7):
+    took_s: list[float] = []
+    for i in range(30):
         await model.begin("S", [], f"{i} " * (6000 if when == "reading" else 20))
         is_there = asyncio.Event()
 
@@ -129,14 +129,19 @@ async def test_a_cancel_takes_effect_within_200_ms(busy_path: Path, when: str, k
 
         task = asyncio.create_task(model.generate([], ignore, on_prefill))
         await asyncio.wait_for(is_there.wait(), 60)
-        await asyncio.sleep(0.02 * i)
-        assert not task.done()
+        await asyncio.sleep(0.02 * len(took_s))
+        if task.done():  # a model of random weights may end its turn at any token
+            assert when == "generating"
+            continue
         begun = time.monotonic()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         took_s.append(time.monotonic() - begun)
+        if len(took_s) == 7:
+            break
     await model.close()
+    assert len(took_s) == 7
     assert statistics.median(took_s) <= CANCEL_S, took_s
 
 

@@ -134,7 +134,7 @@ def test_the_tag_and_literals_where_they_are_known() -> None:
         ("vscode-notebook-cell:/w/n.ipynb#c1", None, "notebooks"),
         ("file:///w/n.ipynb", None, "notebooks"),
         ("http://w/a.py", None, "only files"),
-        ("file://other/w/a.py", None, "only files"),
+        ("file://other/w/a.py", None, "names no file on this machine"),
     ],
 )
 def test_refused_with_the_reason(uri: str, options: Any, reason: str) -> None:
