@@ -11,6 +11,10 @@ PYTEST := $(BIN)/python -m pytest
 # Nothing from the caller's environment may decide what is installed or tested.
 export UV_PYTHON_DOWNLOADS := never
 export UV_SYSTEM_CERTS := true
+# npm, too, trusts what the system trusts (a company's own certificates).
+ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt),)
+export NODE_EXTRA_CA_CERTS ?= /etc/ssl/certs/ca-certificates.crt
+endif
 export UV_PROJECT_ENVIRONMENT := .venv
 export PYTHONDONTWRITEBYTECODE := 1
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME
