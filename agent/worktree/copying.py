@@ -136,7 +136,7 @@ class _Copying:
                 raise WorkspaceError("the copying was stopped")
             below = f"{path}/{name}" if path else name
             try:
-                info = os.stat(name, dir_fd=from_fd, follow_symlinks=False)
+                info = _stat(name, from_fd)
                 if stat.S_ISDIR(info.st_mode):
                     self._copy_subfolder(from_fd, to_fd, name, below, depth)
                 elif stat.S_ISLNK(info.st_mode):
@@ -235,6 +235,13 @@ class _UnreadableError(Exception):
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self.number = number
+
+
+def _stat(name: str, at: int) -> os.stat_result:
+    try:
+        return os.stat(name, dir_fd=at, follow_symlinks=False)
+    except OSError as error:
+        raise _UnreadableError(error.errno or 0) from error
 
 
 def _open(name: str, flags: int, at: int) -> int:

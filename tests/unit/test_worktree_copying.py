@@ -219,6 +219,15 @@ def test_a_user_who_edits_meanwhile_disturbs_nothing(source: Path) -> None:
         assert path.name == "come and go" or set(path.read_text().split()) <= {"text", "other"}
 
 
+def test_an_entry_that_went_between_two_looks_is_no_error(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (source / "stays").write_text("text\n")
+    there = os.listdir
+    monkeypatch.setattr(os, "listdir", lambda folder: [*there(folder), "went"])
+    target, copy = copied(source)
+    assert copy.left_out == ()
+    assert (target / "stays").read_text() == "text\n"
+
+
 def test_a_deep_tree_ends_with_a_note(source: Path) -> None:
     here = os.open(source, os.O_RDONLY)
     for _ in range(copying.MAX_DEPTH + 5):
