@@ -141,7 +141,7 @@ def _watch(plan: dict[str, Any], runner: int, status: StatusPipe, view_on_disk: 
         for number, _ in poll.poll(_TICK_MS):
             if number == status.fileno():
                 return None
-        ended = watch.reap(runner)
+        ended = _reap(runner)
         if ended is not None:
             return ended
         now = time.monotonic()
@@ -162,6 +162,21 @@ def _watch(plan: dict[str, Any], runner: int, status: StatusPipe, view_on_disk: 
             if watch.is_tree_over(view_on_disk, plan["view_bytes"], plan["view_inodes"]):
                 _stop_using(b"view_bytes", spared, status)
             next_look_at_disk = now + 10 * (time.monotonic() - now) + _DISK_TICK_S
+
+
+def _reap(runner: int) -> int | None:
+    """Collect everything that ended; the wait status of the runner where it is among them."""
+    ended = None
+    try:
+        while True:
+            pid, wait_status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                break
+            if pid == runner:
+                ended = wait_status
+    except ChildProcessError:
+        pass
+    return ended
 
 
 def _broken_limit(plan: dict[str, Any], pids: list[int]) -> bytes | None:

@@ -69,7 +69,7 @@ class _Supervisor:
         while True:
             if self._wait():
                 return None
-            ended = watch.reap(self._runner)
+            ended = _reap(self._runner)
             if ended is not None:
                 if broken := self._full_folder():  # it was faster than the watch
                     self._status.send(b"LIMIT " + broken)
@@ -170,3 +170,18 @@ def _close_standard_streams() -> None:
     for number in (0, 1, 2):
         os.dup2(null, number)
     os.close(null)
+
+
+def _reap(runner: int) -> int | None:
+    """Collect everything that ended; the wait status of the runner where it is among them."""
+    ended = None
+    try:
+        while True:
+            pid, wait_status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                break
+            if pid == runner:
+                ended = wait_status
+    except ChildProcessError:
+        pass
+    return ended

@@ -142,18 +142,3 @@ def _proportional_bytes(pid: int) -> int:
     except (OSError, IndexError):
         pass
     return 0
-
-
-def reap(runner: int) -> int | None:
-    """Collect everything that ended; the wait status of the runner where it is among them."""
-    ended = None
-    try:
-        while True:
-            pid, wait_status = os.waitpid(-1, os.WNOHANG)
-            if pid == 0:
-                break
-            if pid == runner:
-                ended = wait_status
-    except ChildProcessError:
-        pass
-    return ended
