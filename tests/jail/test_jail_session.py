@@ -292,9 +292,10 @@ async def test_a_fork_bomb_with_memory_ends_and_the_run_goes_on(workspace: Path,
         "import os\nx = bytearray(10**7)\nwhile True:\n"
         "  try:\n    os.fork()\n    x = bytearray(x)\n  except (OSError, MemoryError):\n    pass\n"
     )
-    answer = await ask(session, f"python3 -c {shlex.quote(f'exec({bomb!r})')}")
-    assert answer.startswith("-9 ") or "137" in answer
-    assert await ask(session, "echo on") == "0 b'on\\n'\n"
+    for _ in range(5):  # a fork that is under way when all are stopped is met now and then
+        answer = await ask(session, f"python3 -c {shlex.quote(f'exec({bomb!r})')}")
+        assert answer.startswith("-9 ") or "137" in answer
+        assert await ask(session, "echo on") == "0 b'on\\n'\n"
     await session.close()
 
 

@@ -189,17 +189,24 @@ def _broken_limit(plan: dict[str, Any], pids: list[int]) -> bytes | None:
 def _stop_using(limit: bytes, spared: int | None, status: StatusPipe) -> None:
     """Say which limit was met and kill all but the spared runner: the run itself can then go on."""
     status.send(b"LIMIT " + limit)
+    if spared is None:
+        _send(-1, _signal.SIGKILL)
+        return
+    _send(-1, _signal.SIGSTOP)  # all at once: what forks cannot run away
+    done = {spared}
+    # a fork that was under way shows its child, stopped as well, only after the look: the next one finds it
+    while found := set(watch.processes()) - done:
+        for pid in found:
+            _send(pid, _signal.SIGKILL)
+        done |= found
+    _send(spared, _signal.SIGCONT)
+
+
+def _send(pid: int, number: int) -> None:
     try:
-        if spared is None:
-            os.kill(-1, _signal.SIGKILL)
-            return
-        os.kill(-1, _signal.SIGSTOP)  # all at once: what forks cannot run away
-        for pid in watch.processes():
-            if pid != spared:
-                os.kill(pid, _signal.SIGKILL)
-        os.kill(spared, _signal.SIGCONT)
+        os.kill(pid, number)
     except ProcessLookupError:
-        return  # PID 1 alone is left
+        return  # it ended meanwhile; of -1: PID 1 alone is left
 
 
 def _end_everything() -> None:
