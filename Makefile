@@ -31,6 +31,10 @@ $(UV):
 	@$(PYTHON) -m venv $(BOOT) || { echo "python3 -m venv failed: on Debian, apt-get install python3-venv"; exit 1; }
 	@$(BOOT)/bin/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
 
+# What is said about the build of llama.cpp (CMAKE_ARGS) is looked at whenever it is said.
+ifneq ($(strip $(CMAKE_ARGS)),)
+.PHONY: build/.ready
+endif
 build/.ready: uv.lock pyproject.toml | $(UV)
 	@echo "setting up: the locked dependencies (half a minute)"
 	@$(UV) sync --quiet --frozen --inexact --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')" --no-install-package llama-cpp-python

@@ -126,9 +126,13 @@ def write_json_atomically(path: Path, value: dict[str, Any], *, mode: int = 0o60
 
 
 def make_private_dir(path: Path) -> Path:
-    """Make `path`, with its parents, for this user alone (0700 where it is new). Raises UsageError."""
+    """Make `path`, with its parents, for this user alone (0700 what is new). Raises UsageError."""
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        missing = [path]  # not by `parents=True`: that gives the parents the mode of the umask
+        while not missing[-1].parent.exists():
+            missing.append(missing[-1].parent)
+        for folder in reversed(missing):
+            folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         raise UsageError(
             f"{path} cannot be made: {error.strerror or error}", "Check the owner of its parent."

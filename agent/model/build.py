@@ -1,12 +1,14 @@
 """Compile llama-cpp-python once for this machine, keep the wheel, install it.
 
-    python3 agent/model/build.py --lock uv.lock --into .venv/bin/python
+    [CMAKE_ARGS=-DGGML_CUDA=on] python3 agent/model/build.py --lock uv.lock --into .venv/bin/python
 
 Standard library only: it runs before anything is installed. The registry has no binary wheel of
 llama-cpp-python, and compiling takes about 4 minutes on 2 cores, so the wheel is kept in the cache
-folder under a key of version, machine and processor flags: llama.cpp compiles for the very
-processor it runs on, and a wheel of another one dies with an illegal instruction. The source
-archive is checked against the hash in the lock file. The vision library is left out (`LLAVA_BUILD`).
+folder under a key of version, machine, processor flags and whatever was said about the build:
+llama.cpp compiles for the very processor it runs on, and a wheel of another one dies with an illegal
+instruction; one for a GPU is another wheel than one without. Where nothing is said about the build,
+what is installed stays, so that a build for a GPU outlives the next `make`. The source archive is
+checked against the hash in the lock file. The vision library is left out (`LLAVA_BUILD`).
 """
 
 from __future__ import annotations
@@ -22,12 +24,23 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import IO
 
 PACKAGE = "llama-cpp-python"
 CMAKE_ARGS = "-DLLAVA_BUILD=OFF"
+STAMP = ".llama-cpp-python-build"
+"""In the environment's folder: the key of the build that was installed there."""
+
+BUILD_VARIABLES = (
+    "CMAKE_ARGS", "CMAKE_BUILD_TYPE", "CMAKE_CUDA_ARCHITECTURES", "CMAKE_GENERATOR", "CMAKE_PREFIX_PATH",
+    "CMAKE_TOOLCHAIN_FILE", "FORCE_CMAKE", "SKBUILD_BUILD_TYPE", "SKBUILD_CMAKE_ARGS", "SKBUILD_CMAKE_BUILD_TYPE",
+    "SKBUILD_CMAKE_DEFINE", "CC", "CXX", "CFLAGS", "CXXFLAGS", "CPPFLAGS", "LDFLAGS", "CUDACXX", "CUDAFLAGS",
+    "CUDAHOSTCXX", "CUDAARCHS", "HIPCXX", "HIPFLAGS", "ARCHFLAGS", "MACOSX_DEPLOYMENT_TARGET", "VULKAN_SDK",
+)  # fmt: skip
+"""What CMake and scikit-build-core read of the environment, and what therefore makes another wheel."""
+
 NINJA_STEP = re.compile(r"^\s*\[(\d+)/(\d+)\]")
 
 
@@ -42,9 +55,18 @@ def pinned_source(lock_text: str) -> tuple[str, str]:
     raise LookupError(f"{PACKAGE} is not in the lock file")
 
 
-def machine_key(version: str, cpu_flags: str, cmake_args: str = CMAKE_ARGS) -> str:
+def build_wishes(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """What the environment says about the build, as `NAME=value`; empty where it says nothing.
+
+    Spaces do not count, nor does the order of the names.
+    """
+    said = {name: " ".join(environment.get(name, "").split()) for name in BUILD_VARIABLES}
+    return tuple(f"{name}={value}" for name, value in sorted(said.items()) if value)
+
+
+def machine_key(version: str, cpu_flags: str, wishes: Iterable[str] = ()) -> str:
     """Name the cache entry of a build: version, system, machine, Python, and a hash of what else changes it."""
-    digest = hashlib.sha256(f"{cpu_flags}\n{cmake_args}".encode()).hexdigest()[:12]
+    digest = hashlib.sha256("\n".join([cpu_flags, CMAKE_ARGS, *wishes]).encode()).hexdigest()[:12]
     python = f"py{sys.version_info.major}{sys.version_info.minor}"
     return f"{version}-{platform.system().lower()}-{platform.machine()}-{python}-{digest}"
 
@@ -95,7 +117,8 @@ def progress_printer(out: IO[str], started: float) -> Callable[[int, int], None]
 
 def compile_wheel(version: str, sha256: str, folder: Path, out: IO[str]) -> Path:
     """Compile into `folder` (atomically) and return the wheel. Raises SystemExit with the build's last lines."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    for parent in (folder.parent.parent, folder.parent):
+        parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".building-") as work:
         requirement = Path(work, "requirement.txt")
         requirement.write_text(f"{PACKAGE}=={version} --hash=sha256:{sha256}\n")
@@ -115,7 +138,8 @@ def compile_wheel(version: str, sha256: str, folder: Path, out: IO[str]) -> Path
             raise SystemExit(
                 "\n".join(tail)
                 + "\nllama-cpp-python did not compile (see above). It needs a C and C++ compiler:"
-                + " on Debian and Ubuntu, `apt-get install build-essential python3-dev`."
+                + " on Debian and Ubuntu, `apt-get install build-essential python3-dev`;"
+                + " for a GPU, what its maker gives to compile for it, too."
             )
         shutil.rmtree(folder, ignore_errors=True)
         Path(work, "out").rename(folder)
@@ -134,6 +158,19 @@ def installed_version(python: Path) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
+def stamp_of(python: Path) -> Path:
+    """Where the key of the installed build stands, for the interpreter of an environment."""
+    return python.parent.parent / STAMP
+
+
+def installed_key(python: Path) -> str | None:
+    """Return the key of the build that `python` has, None where it was not installed from here."""
+    try:
+        return stamp_of(python).read_text().strip()
+    except OSError:
+        return None
+
+
 def main() -> None:
     """Compile if no wheel is kept, and install it into the interpreter `--into`."""
     parser = argparse.ArgumentParser(description="compile llama-cpp-python once, keep the wheel, install it")
@@ -142,16 +179,19 @@ def main() -> None:
     parser.add_argument("--uv", default="uv", help="the uv command that installs")
     options = parser.parse_args()
     version, sha256 = pinned_source(options.lock.read_text())
-    if installed_version(options.into) == version:
+    wishes = build_wishes(os.environ)
+    key = machine_key(version, cpu_flags(), wishes)
+    if installed_version(options.into) == version and (not wishes or installed_key(options.into) == key):
         return
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = cache / "frog-lsp" / "wheels" / machine_key(version, cpu_flags())
+    folder = cache / "frog-lsp" / "wheels" / key
     wheel = cached_wheel(folder) or compile_wheel(version, sha256, folder, sys.stderr)
     install = [options.uv, "pip", "install", "--quiet", "--no-deps", "--reinstall-package", PACKAGE]
     subprocess.run([*install, "--python", str(options.into), str(wheel)], check=True)
     if installed_version(options.into) != version:
         shutil.rmtree(folder, ignore_errors=True)
         raise SystemExit(f"the wheel in {folder} does not load on this machine; it was removed, run this again")
+    stamp_of(options.into).write_text(key + "\n")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.config import load_user_config, save_user_config, update_user_config, user_config_path
+from agent.config import load_user_config, make_private_dir, save_user_config, update_user_config, user_config_path
 from agent.errors import UsageError
 
 
@@ -29,6 +29,15 @@ def test_round_trip_and_modes() -> None:
     assert os.stat(user_config_path()).st_mode & 0o777 == 0o600
     assert os.stat(user_config_path().parent).st_mode & 0o777 == 0o700
     assert os.listdir(user_config_path().parent) == ["config.json"]
+
+
+def test_folders_are_made_for_this_user_alone_parents_too(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    made = make_private_dir(tmp_path / "state" / "frog-lsp" / "runs")
+    assert make_private_dir(made) == made
+    for folder in (made, *made.parents[:2]):
+        assert os.stat(folder).st_mode & 0o777 == 0o700, folder
+    assert os.stat(tmp_path).st_mode & 0o777 == 0o755  # what was there stays as it was
 
 
 @pytest.mark.parametrize("data", [b"{", b"[]", b"1", b"\xff", b"[" * 100_000])
