@@ -17,6 +17,7 @@ lib: Any = llama_cpp
 
 _WARNING = 3
 _CONTINUES = 5
+_GPU_TYPES = (1, 2)  # ggml_backend_dev_type: a GPU with its own memory, one that shares the machine's
 
 
 class _Log:
@@ -47,12 +48,38 @@ def load_library() -> Any:
     return lib
 
 
+def library_files() -> list[Path]:
+    """The shared libraries of this build, without their links."""
+    folder = Path(os.environ.get("LLAMA_CPP_LIB_PATH") or Path(package.__file__).parent / "lib")
+    return sorted({path.resolve() for path in folder.iterdir() if path.is_file()})
+
+
+def gpu_devices() -> list[str]:
+    """The GPUs that this build finds now, as "description (name)"; the processor is none of them."""
+    from llama_cpp._ggml import libggml
+
+    load_library()
+    libggml.ggml_backend_dev_count.restype = ctypes.c_size_t
+    libggml.ggml_backend_dev_get.argtypes, libggml.ggml_backend_dev_get.restype = [ctypes.c_size_t], ctypes.c_void_p
+    libggml.ggml_backend_dev_type.argtypes = [ctypes.c_void_p]
+    for name in ("name", "description"):
+        function = libggml[f"ggml_backend_dev_{name}"]
+        function.argtypes, function.restype = [ctypes.c_void_p], ctypes.c_char_p
+    found = []
+    for i in range(libggml.ggml_backend_dev_count()):
+        device = libggml.ggml_backend_dev_get(i)
+        if libggml.ggml_backend_dev_type(device) in _GPU_TYPES:
+            texts = (libggml[f"ggml_backend_dev_{name}"](device) for name in ("description", "name"))
+            description, name = (text.decode("utf-8", "replace") for text in texts)
+            found.append(f"{description} ({name})")
+    return found
+
+
 @cache
 def engine_build() -> str:
     """What tells this build of llama.cpp from every other: a hash of the libraries themselves, in hex."""
-    folder = Path(os.environ.get("LLAMA_CPP_LIB_PATH") or Path(package.__file__).parent / "lib")
     digest = hashlib.sha256(package.__version__.encode())
-    for path in sorted({path.resolve() for path in folder.iterdir() if path.is_file()}):
+    for path in library_files():
         digest.update(path.name.encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import re
 import subprocess
 import sys
@@ -19,6 +20,9 @@ from agent.model.machine import physical_cores
 
 TIMEOUT_S = 60.0  # importing on a cold disk
 _ASK = "from agent.model.engine_report import answer; answer()"
+GPU_SWITCHES = {"CUDA": "GGML_CUDA", "HIP": "GGML_HIP", "Metal": "GGML_METAL", "Vulkan": "GGML_VULKAN"}
+"""Kinds of GPU, and the switch of llama.cpp's build for each; HIP is AMD's ROCm."""
+
 _CPU_FEATURES = {"avx2": "AVX2", "avx512f": "AVX512", "avx512_vnni": "AVX512_VNNI", "amx_int8": "AMX_INT8"}
 
 
@@ -33,11 +37,16 @@ class EngineReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Build:
-    """What the library says of itself: `features` are those of the processor that it was compiled for."""
+    """What the library says of itself.
 
-    gpu_offload: bool
+    `features` are those of the processor that it was compiled for; `backends` the kinds of GPU, in the words of
+    `GPU_SWITCHES`; `devices` the GPUs that it finds now.
+    """
+
     mmap: bool
     features: frozenset[str]
+    backends: tuple[str, ...] = ()
+    devices: tuple[str, ...] = ()
 
 
 def report_engine() -> EngineReport:
@@ -46,7 +55,12 @@ def report_engine() -> EngineReport:
     try:
         done = subprocess.run(command, capture_output=True, cwd="/", timeout=TIMEOUT_S, check=True)
         said = json.loads(done.stdout)
-        build = Build(gpu_offload=said["gpu_offload"], mmap=said["mmap"], features=read_features(said["system_info"]))
+        build = Build(
+            mmap=said["mmap"],
+            features=read_features(said["system_info"]),
+            backends=read_backends(said["files"]),
+            devices=tuple(said["devices"]),
+        )
     except subprocess.CalledProcessError as error:
         last = error.stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
         how = f"signal {-error.returncode}" if error.returncode < 0 else f"exit code {error.returncode}"
@@ -60,11 +74,12 @@ def report_engine() -> EngineReport:
 
 def answer() -> None:
     """Print what the library says of itself, as JSON; runs in the process that is asked."""
-    from agent.model.engine_library import load_library
+    from agent.model.engine_library import gpu_devices, library_files, load_library
 
     lib = load_library()
     said = {
-        "gpu_offload": bool(lib.llama_supports_gpu_offload()),
+        "devices": gpu_devices() if lib.llama_supports_gpu_offload() else [],
+        "files": [path.name for path in library_files()],
         "mmap": bool(lib.llama_supports_mmap()),
         "system_info": lib.llama_print_system_info().decode("utf-8", "replace"),
     }
@@ -76,46 +91,68 @@ def read_features(system_info: str) -> frozenset[str]:
     return frozenset(name for name, value in re.findall(r"(\w+) = (\d+)", system_info) if value != "0")
 
 
+def read_backends(file_names: Collection[str]) -> tuple[str, ...]:
+    """The kinds of GPU that a build has a library for: each backend of ggml is one, such as libggml-cuda.so."""
+    stems = {re.sub(r"^lib", "", name).partition(".")[0] for name in file_names}
+    return tuple(kind for kind in GPU_SWITCHES if f"ggml-{kind.lower()}" in stems)
+
+
 def describe_build(build: Build, n_cores: int) -> str:
     """Sentences about what a run will use."""
     shown = [
         name for name in ("AVX2", "AVX512", "AMX_INT8", "NEON", "SVE", "REPACK", "OPENMP") if name in build.features
     ]
-    where = "The model runs on the GPU" if build.gpu_offload else "The model runs on the processor"
+    processor = f"with {n_cores} threads ({', '.join(shown) or 'no special instructions'})"
+    if build.devices:
+        where = f"The model runs on {', '.join(build.devices)}; what stays on the processor, {processor}."
+    else:
+        where = f"The model runs on the processor, {processor}."
+    has = f"Built for {', '.join(build.backends)}." if build.backends else "Built without a GPU."
     mapped = "" if build.mmap else " It cannot map model files: all weights are copied."
-    return f"{where}, with {n_cores} threads ({', '.join(shown) or 'no special instructions'}).{mapped}"
+    return f"{has} {where}{mapped}"
 
 
 def missed(build: Build, gpus: Mapping[str, str], flags: Collection[str]) -> str:
     """What this machine has and the build does not use, and how to get it; "" where there is nothing.
 
-    `gpus`: kind of GPU to the switch of llama.cpp for it. `flags`: the processor's, in the words of Linux.
+    `gpus`: whose GPU it is to the backend of llama.cpp for it. `flags`: the processor's, in the words of Linux.
     """
-    if gpus and not build.gpu_offload:
-        kind, switch = next(iter(gpus.items()))
-        command = f"CMAKE_ARGS=-D{switch}=on pip install --force-reinstall --no-cache-dir --no-deps {_pinned()}"
-        return f"There is a GPU ({kind}) that this build cannot use. With its compiler installed: `{command}`."
+    unused = [(maker, backend) for maker, backend in gpus.items() if not build.devices]
+    built_for = [backend for _, backend in unused if backend in build.backends]
+    if built_for:
+        return f"It finds no GPU: see whether the driver for {built_for[0]} is installed and works."
+    if unused:
+        maker, backend = unused[0]
+        return (
+            f"There is a GPU ({maker}) that this build does not use. With its compiler installed (see the README):"
+            f" `{build_command(backend)}`."
+        )
     lacking = [name for flag, name in _CPU_FEATURES.items() if flag in flags and name not in build.features]
     if lacking:
         return f"This processor has {', '.join(lacking)}, which this build does not use: compile it on this machine."
     return ""
 
 
-def _pinned() -> str:
-    return f"llama-cpp-python=={version('llama-cpp-python')}"
+def build_command(backend: str) -> str:
+    """How to compile for a kind of GPU: in a checkout by make, which keeps the wheel, else by pip."""
+    switch = f"CMAKE_ARGS=-D{GPU_SWITCHES[backend]}=on"
+    if (Path(__file__).parents[2] / "Makefile").is_file() and (Path(__file__).parents[2] / "uv.lock").is_file():
+        return f"{switch} make setup"
+    pinned = f"llama-cpp-python=={version('llama-cpp-python')}"
+    return f"{switch} {sys.executable} -m pip install --force-reinstall --no-cache-dir --no-deps {pinned}"
 
 
 def find_gpus() -> dict[str, str]:
-    """GPUs that the system shows, each with the switch of llama.cpp that makes use of it."""
+    """GPUs that the system shows: their maker to the backend of llama.cpp that makes use of them."""
     found = {}
     if os.path.exists("/proc/driver/nvidia/version") or os.path.exists("/dev/nvidiactl"):
-        found["NVIDIA"] = "GGML_CUDA"
+        found["NVIDIA"] = "CUDA"
     if os.path.exists("/dev/kfd"):
-        found["AMD"] = "GGML_HIP"
-    if sys.platform == "darwin":
-        found["Apple"] = "GGML_METAL"
+        found["AMD"] = "HIP"
+    if sys.platform == "darwin" and platform.machine() == "arm64":
+        found["Apple"] = "Metal"
     if not found and any(Path("/dev/dri").glob("renderD*")):
-        found["Vulkan"] = "GGML_VULKAN"
+        found["by Vulkan"] = "Vulkan"
     return found
 
 

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 from agent.model import engine_report
-from agent.model.engine_report import Build, describe_build, missed, read_features, report_engine
+from agent.model.engine_report import (
+    GPU_SWITCHES,
+    Build,
+    build_command,
+    describe_build,
+    missed,
+    read_backends,
+    read_features,
+    report_engine,
+)
 
-PLAIN = Build(gpu_offload=False, mmap=True, features=frozenset({"AVX2", "REPACK"}))
+PLAIN = Build(mmap=True, features=frozenset({"AVX2", "REPACK"}))
 
 
 @pytest.mark.model
@@ -37,12 +49,39 @@ def test_a_library_that_does_not_load_is_a_sentence(monkeypatch: pytest.MonkeyPa
 def test_features_are_those_that_are_on() -> None:
     text = "CPU : SSE3 = 1 | AVX2 = 1 | AVX512 = 0 | REPACK = 1 | "
     assert read_features(text) == {"SSE3", "AVX2", "REPACK"}
-    assert "4 threads (AVX2, REPACK)" in describe_build(PLAIN, 4)
-    assert "copied" in describe_build(Build(gpu_offload=False, mmap=False, features=frozenset()), 1)
+    assert describe_build(PLAIN, 4) == (
+        "Built without a GPU. The model runs on the processor, with 4 threads (AVX2, REPACK)."
+    )
+    assert "copied" in describe_build(Build(mmap=False, features=frozenset()), 1)
+
+
+def test_the_backends_of_a_build_are_its_libraries() -> None:
+    assert read_backends(["libggml-cpu.so.0", "libggml.so", "libllama.so"]) == ()
+    assert read_backends(["libggml-cuda.so", "libggml-vulkan.so.0.25.3"]) == ("CUDA", "Vulkan")
+    assert read_backends(["libggml-metal.dylib"]) == ("Metal",)
+    assert read_backends(["ggml-hip.dll"]) == ("HIP",)
+
+
+def test_what_runs_where_is_said() -> None:
+    cuda = replace(PLAIN, backends=("CUDA",), devices=("NVIDIA H200 (CUDA0)",))
+    said = describe_build(cuda, 4)
+    assert said.startswith("Built for CUDA. The model runs on NVIDIA H200 (CUDA0); ")
+    assert "on the processor, with 4 threads" in describe_build(replace(cuda, devices=()), 4)
 
 
 def test_what_the_machine_could_have() -> None:
+    nvidia = {"NVIDIA": "CUDA"}
+    cuda = replace(PLAIN, backends=("CUDA",), devices=("NVIDIA H200 (CUDA0)",))
     assert missed(PLAIN, {}, {"avx2"}) == ""
-    assert "GGML_CUDA=on" in missed(PLAIN, {"NVIDIA": "GGML_CUDA"}, {"avx2"})
-    assert missed(Build(gpu_offload=True, mmap=True, features=PLAIN.features), {"NVIDIA": "GGML_CUDA"}, set()) == ""
+    assert missed(cuda, nvidia, set()) == ""
+    for maker, backend in (("NVIDIA", "CUDA"), ("AMD", "HIP"), ("Apple", "Metal"), ("by Vulkan", "Vulkan")):
+        hint = missed(PLAIN, {maker: backend}, {"avx2"})
+        assert f"CMAKE_ARGS=-DGGML_{backend.upper()}=on make setup" in hint and "\n" not in hint
+    assert "driver" in missed(replace(cuda, devices=()), nvidia, set())
     assert "AVX512" in missed(PLAIN, {}, {"avx2", "avx512f"})
+
+
+def test_the_switches_are_those_of_the_readme() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    for backend in GPU_SWITCHES:
+        assert f"{build_command(backend)}" in readme, backend
