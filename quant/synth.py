@@ -76,7 +76,7 @@ def write_model(
         with open(part, "ab") as file:
             for tensor, kind in plan:
                 file.write(b"\0" * (-file.tell() % _ALIGNMENT))
-                for values in _pieces(tensor, seed):
+                for values in tensor_pieces(tensor, seed):
                     done += file.write(gguf.quants.quantize(values, kind).tobytes())
                     if on_progress is not None:
                         on_progress(done, total)
@@ -193,8 +193,11 @@ def _n_bytes(tensor: Tensor, kind: Any, gguf: Any) -> int:
     return int(np.prod(_raw_shape(tensor, kind, gguf)))
 
 
-def _pieces(tensor: Tensor, seed: int) -> Iterator[Any]:
-    """The values of a tensor in f32, some rows at a time. They depend on the seed and on the tensor's name alone."""
+def tensor_pieces(tensor: Tensor, seed: int, *, raw: bool = False) -> Iterator[Any]:
+    """The values of a tensor in f32, some rows at a time. They depend on the seed and on the tensor's name alone.
+
+    `raw`: of a decay its logarithm, as a checkpoint has it.
+    """
     rng = np.random.default_rng([seed, zlib.crc32(tensor.name.encode())])
     rows = tensor.shape[0] if len(tensor.shape) > 1 else 1
     width = tensor.shape[-1]
@@ -202,4 +205,4 @@ def _pieces(tensor: Tensor, seed: int) -> Iterator[Any]:
     for begin in range(0, rows, step):
         shape = (min(step, rows - begin), width)
         values = rng.standard_normal(shape, dtype=np.float32) * np.float32(tensor.scale) + np.float32(tensor.base)
-        yield -np.exp(values) if tensor.decay else values
+        yield -np.exp(values) if tensor.decay and not raw else values

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from agent.cli_parser import EXIT_OK, print_json, say, write_stdout
+from agent.cli_parser import EXIT_OK, positive_int, print_json, say, write_stdout
 from agent.errors import UsageError
 from agent.model.gguf_header import read_header
 from quant.progress import ByteProgress
@@ -22,10 +24,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mtp", action="store_true", help="with a layer that drafts the token after the next")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="the same seed gives the same bytes")
     parser.add_argument("--vocabulary", choices=["bytes", "qwen"], default="bytes", help="qwen: the one of Qwen3.5")
+    parser.add_argument(
+        "--checkpoint", action="store_true", help="a folder of safetensors, as `model convert` reads it"
+    )
+    parser.add_argument(
+        "--shards", type=positive_int, default=1, metavar="N", help="files of a checkpoint (default: 1)"
+    )
+    parser.add_argument("--vision", action="store_true", help="a checkpoint with the part that sees, too")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Make a model of random weights and print its path. Raises UsageError, ModelFileError."""
+    if arguments.checkpoint:
+        return _run_checkpoint(arguments)
+    if arguments.shards > 1 or arguments.vision:
+        raise UsageError("only a checkpoint has shards and a vision part", "Add `--checkpoint`.")
     from quant.synth import PLAIN_FORMS, QUANTIZED_FORMS, make_cached
 
     form = arguments.form.lower()
@@ -39,24 +52,65 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"{path} is there already", "Remove it, or name another file.")
     if form in QUANTIZED_FORMS and arguments.shape == "4b":
         say("made as bf16 first, then quantized by llama.cpp: 8.7 GB of disk and some 20 minutes for the 4b\n")
+    with ByteProgress(f"synth {arguments.shape}") as progress, _explained():
+        made = make_cached(
+            arguments.shape,
+            form,
+            seed=arguments.seed,
+            mtp=arguments.mtp,
+            real=arguments.vocabulary == "qwen",
+            n_threads=os.cpu_count() or 1,
+            on_progress=progress.update,
+            path=path,
+        )
+    header = read_header(made)
+    return _answer(arguments, made, {"size_bytes": header.size_bytes, "n_tensors": header.n_tensors})
+
+
+def _run_checkpoint(arguments: argparse.Namespace) -> int:
+    from quant.synth_checkpoint import DTYPES, write_checkpoint
+    from quant.synth_config import FULL_VISION, VisionShape
+    from quant.synth_shape import find_shape
+    from quant.synth_vocabulary import byte_vocabulary, qwen_vocabulary
+
+    folder: Path | None = arguments.path
+    if folder is None:
+        raise UsageError("a checkpoint is a folder, and none is named", "Name one behind the shape.")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder} is there already", "Remove it, or name another folder.")
+    if arguments.form.upper() not in DTYPES:
+        raise UsageError(f"a checkpoint has no form {arguments.form}", "Choose one of bf16, f16, f32.")
+    if arguments.seed < 0:
+        raise UsageError("the seed is negative", "Give 0 or more.")
+    shape = find_shape(arguments.shape, mtp=arguments.mtp)
+    vocabulary = qwen_vocabulary if arguments.vocabulary == "qwen" else byte_vocabulary
+    vision = FULL_VISION if arguments.shape == "4b" else VisionShape()
+    with ByteProgress(f"synth {arguments.shape}") as progress, _explained():
+        write_checkpoint(
+            folder,
+            shape,
+            vocabulary=vocabulary(shape.vocabulary),
+            dtype=arguments.form.upper(),
+            n_shards=arguments.shards,
+            vision=vision if arguments.vision else None,
+            seed=arguments.seed,
+            on_progress=progress.update,
+        )
+    return _answer(arguments, folder, {"size_bytes": sum(file.stat().st_size for file in folder.iterdir())})
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
     try:
-        with ByteProgress(f"synth {arguments.shape}") as progress:
-            made = make_cached(
-                arguments.shape,
-                form,
-                seed=arguments.seed,
-                mtp=arguments.mtp,
-                real=arguments.vocabulary == "qwen",
-                n_threads=os.cpu_count() or 1,
-                on_progress=progress.update,
-                path=path,
-            )
+        yield
     except OSError as error:
         raise UsageError(
             f"the model cannot be written: {error}", "Check the folder and the space on its disk."
         ) from error
-    header = read_header(made)
-    answer: dict[str, Any] = {"path": str(made), "size_bytes": header.size_bytes, "n_tensors": header.n_tensors}
+
+
+def _answer(arguments: argparse.Namespace, made: Path, facts: dict[str, Any]) -> int:
+    answer: dict[str, Any] = {"path": str(made), **facts}
     if arguments.json:
         print_json({**answer, "error": None})
     else:

