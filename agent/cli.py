@@ -178,14 +178,7 @@ def model_of(arguments: argparse.Namespace, default: ModelSpec) -> ModelSpec:
         raise UsageError("--model is empty", "Name a model or a GGUF file, or leave it out.")
     if arguments.model.startswith(SCRIPTED):
         return ModelSpec(kind="scripted", path=arguments.model.removeprefix(SCRIPTED))
-    return ModelSpec(
-        kind="worker",
-        path=arguments.model,
-        n_threads=default.n_threads,
-        n_gpu_layers=default.n_gpu_layers,
-        flash_attention=default.flash_attention,
-        repairs_calls=default.repairs_calls,
-    )
+    return replace(default, kind="worker", path=arguments.model, base_url=None, name=None, api_key_env=None)
 
 
 def _issue(arguments: argparse.Namespace) -> Issue:

@@ -8,7 +8,7 @@ from typing import Any, cast, get_args
 from agent.config import load_user_config, user_config_path
 from agent.errors import UsageError
 from agent.trajectory import KEEP_DAYS
-from agent.types import FlashAttention, JailBackend, JailSettings, Limits, ModelSpec
+from agent.types import CacheChoice, FlashAttention, JailBackend, JailSettings, Limits, ModelSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +41,9 @@ def defaults_from(config: dict[str, Any]) -> Defaults:
     flash = read("model.flashAttention", str, "auto")
     if flash not in get_args(FlashAttention):
         raise _wrong("model.flashAttention", f"one of {', '.join(get_args(FlashAttention))}")
+    cache_type = read("model.cacheType", str, "auto")
+    if cache_type not in get_args(CacheChoice):
+        raise _wrong("model.cacheType", f"one of {', '.join(get_args(CacheChoice))}")
     paths = read("jail.readOnlyPaths", list, [])
     if not all(isinstance(path, str) for path in paths):
         raise _wrong("jail.readOnlyPaths", "a list of paths")
@@ -54,6 +57,8 @@ def defaults_from(config: dict[str, Any]) -> Defaults:
             n_threads=read("model.threads", int, None),
             n_gpu_layers=read("model.gpuLayers", int, None),
             flash_attention=cast("FlashAttention", flash),
+            cache_type=cast("CacheChoice", cache_type),
+            batch_tokens=read("model.batchTokens", int, None),
             repairs_calls=read("model.repairCalls", bool, True),
         ),
         limits=Limits(
@@ -74,6 +79,9 @@ def defaults_from(config: dict[str, Any]) -> Defaults:
     )
 
 
+_ABOVE_0 = ("model.threads", "model.batchTokens")
+
+
 class _Reader:
     def __init__(self, config: dict[str, Any]) -> None:
         self._config = config
@@ -88,7 +96,7 @@ class _Reader:
         if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
             kinds = kind if isinstance(kind, tuple) else (kind,)
             raise _wrong(key, " or ".join(item.__name__ for item in kinds))
-        if isinstance(value, int | float) and value <= 0 and group == "limits":
+        if isinstance(value, int | float) and value <= 0 and (group == "limits" or key in _ABOVE_0):
             raise _wrong(key, "a number above 0")
         return value
 

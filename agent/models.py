@@ -44,12 +44,7 @@ def choose_model(spec: RunSpec, on_note: Callable[[str], None]) -> ChatModel:
         locate(spec.model.path),
         seed=spec.seed,
         context_is_explicit=spec.context_is_explicit,
-        options=WorkerOptions(
-            n_threads=spec.model.n_threads,
-            n_gpu_layers=spec.model.n_gpu_layers,
-            flash_attention=spec.model.flash_attention,
-            repairs_calls=spec.model.repairs_calls,
-        ),
+        options=WorkerOptions.of(spec.model),
         on_note=on_note,
     )
 

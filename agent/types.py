@@ -55,6 +55,8 @@ class Issue:
 
 
 FlashAttention = Literal["auto", "on", "off"]
+CacheChoice = Literal["auto", "f16", "q8_0"]
+"""What the attention cache holds its values in: 16 bits, 8 bits, or what fits in memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +64,9 @@ class ModelSpec:
     """Which model a run uses.
 
     `path` is a GGUF file or a catalog name for "worker" (None: the configured or bundled one), and a
-    file of turns for "scripted". `name` is the model's name at the endpoint. `n_threads`, `n_gpu_layers` and
-    `flash_attention` are for the worker (None, "auto": as the machine has it), and `repairs_calls` whether it repairs
-    calls while they are written.
+    file of turns for "scripted". `name` is the model's name at the endpoint. `n_threads`, `n_gpu_layers`,
+    `flash_attention`, `cache_type` and `batch_tokens` (prompt tokens read at a time) are for the worker (None, "auto":
+    as the machine has it), and `repairs_calls` whether it repairs calls while they are written.
     """
 
     kind: Literal["worker", "endpoint", "scripted"] = "worker"
@@ -75,6 +77,8 @@ class ModelSpec:
     n_threads: int | None = None
     n_gpu_layers: int | None = None
     flash_attention: FlashAttention = "auto"
+    cache_type: CacheChoice = "auto"
+    batch_tokens: int | None = None
     repairs_calls: bool = True
 
 

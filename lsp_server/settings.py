@@ -22,7 +22,7 @@ from pydantic.alias_generators import to_camel
 from pydantic.json_schema import GenerateJsonSchema
 from pydantic_core import core_schema
 
-from agent.types import FlashAttention, JailBackend, JailSettings, JsonObject, Limits, ModelSpec
+from agent.types import CacheChoice, FlashAttention, JailBackend, JailSettings, JsonObject, Limits, ModelSpec
 
 SECTION = "frog"
 USER_ONLY: JsonObject = {"x-userOnly": True}
@@ -86,6 +86,14 @@ class ModelGroup(Group):
     flash_attention: FlashAttention = Field(
         default="auto", description="Flash attention; off also rules out a cache of 8 bits where memory is short."
     )
+    cache_type: CacheChoice = Field(
+        default="auto",
+        description="What the attention cache is kept in: f16, q8_0 (half the memory), or auto: q8_0 where memory "
+        "is short.",
+    )
+    batch_tokens: OptionalWhole = Field(
+        default=None, ge=1, description="Prompt tokens read at a time; null: 256, fewer where memory is short."
+    )
     speculation: Speculation = Field(default="auto", description="Speculative decoding. No effect yet.")
     repair_calls: bool = Field(default=True, description="Repair tool calls while the model writes them.")
 
@@ -100,6 +108,8 @@ class ModelGroup(Group):
             n_threads=self.threads,
             n_gpu_layers=self.gpu_layers,
             flash_attention=self.flash_attention,
+            cache_type=self.cache_type,
+            batch_tokens=self.batch_tokens,
             repairs_calls=self.repair_calls,
         )
 

@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from agent.config import cache_dir
-from agent.errors import ModelUnavailable
+from agent.errors import ModelUnavailable, UsageError
 from agent.model.chat_format import complete_thinking
 from agent.model.gguf_header import GgufHeader, read_header
 from agent.model.keeper import WorkerKeeper
 from agent.model.locate import ModelFile
 from agent.model.machine import available_bytes, physical_cores
-from agent.model.memory import GIB, ContextPlan, plan_context
+from agent.model.memory import GIB, CacheType, ContextPlan, plan_context
 from agent.model.model_facts import ModelFacts, read_facts
 from agent.model.presence import Holder, other_holders
 from agent.model.template_trial import try_template
@@ -23,7 +23,19 @@ from agent.model.tool_calls import Finish, parse
 from agent.model.worker_process import WorkerProcess
 from agent.observations import with_nudge
 from agent.protocols import OnPrefill, OnText
-from agent.types import FlashAttention, Forced, JsonObject, Limits, ModelInfo, Observation, ToolCall, Turn, Usage
+from agent.types import (
+    CacheChoice,
+    FlashAttention,
+    Forced,
+    JsonObject,
+    Limits,
+    ModelInfo,
+    ModelSpec,
+    Observation,
+    ToolCall,
+    Turn,
+    Usage,
+)
 
 SMALL_BYTES = 64 << 20  # below, threads wait for each other longer than they work: 100 times slower on a busy machine
 
@@ -35,7 +47,33 @@ class WorkerOptions:
     n_threads: int | None = None
     n_gpu_layers: int | None = None
     flash_attention: FlashAttention = "auto"
+    cache_type: CacheChoice = "auto"
+    batch_tokens: int | None = None
     repairs_calls: bool = True
+
+    @classmethod
+    def of(cls, model: ModelSpec) -> WorkerOptions:
+        """Those of a run."""
+        return cls(
+            n_threads=model.n_threads,
+            n_gpu_layers=model.n_gpu_layers,
+            flash_attention=model.flash_attention,
+            cache_type=model.cache_type,
+            batch_tokens=model.batch_tokens,
+            repairs_calls=model.repairs_calls,
+        )
+
+    @property
+    def cache_types(self) -> tuple[CacheType, ...]:
+        """What may be planned with; a cache of 8 bits needs flash attention. Raises UsageError."""
+        if self.flash_attention == "off" and self.cache_type == "q8_0":
+            raise UsageError(
+                "a cache of 8 bits (model.cacheType q8_0) needs flash attention, and model.flashAttention is off",
+                "Set one of the two to auto.",
+            )
+        if self.cache_type != "auto":
+            return (self.cache_type,)
+        return ("f16",) if self.flash_attention == "off" else ("f16", "q8_0")
 
 
 class WorkerModel:
@@ -140,7 +178,8 @@ class WorkerModel:
                 self._limits.context_tokens,
                 room,
                 self._context_is_explicit,
-                cache_types=("f16",) if self._options.flash_attention == "off" else ("f16", "q8_0"),
+                cache_types=self._options.cache_types,
+                batch_tokens=self._options.batch_tokens,
             )
         except ModelUnavailable as error:
             if others:

@@ -118,20 +118,22 @@ def plan_context(
     explicit: bool = False,
     *,
     cache_types: tuple[CacheType, ...] = ("f16", "q8_0"),
+    batch_tokens: int | None = None,
     n_rs_seq: int = 0,
 ) -> ContextPlan:
     """Choose the context: the smallest of what is wanted, what the model was trained with, and what fits.
 
     Where memory is short, in this order: a cache of 8 bits, no repacking, small batches; all of them before the
-    context falls below 64 K, or below what was asked for by hand (`explicit`). Raises ContextTooLarge where the latter
-    does not fit, ModelUnavailable where not even 2,048 tokens fit.
+    context falls below 64 K, or below what was asked for by hand (`explicit`). `cache_types` are those that may be
+    taken; `batch_tokens` is a size that stays. Raises ContextTooLarge where a context by hand does not fit,
+    ModelUnavailable where not even 2,048 tokens fit.
     """
     trained = header.number("context_length") or wanted
     goal = min(wanted, trained)
     enough = goal if explicit else min(goal, ENOUGH_CONTEXT)
     plans = [
         (setup, need, _fitting(available_bytes, need))
-        for setup in _setups(header, cache_types)
+        for setup in _setups(header, cache_types, batch_tokens)
         for need in [estimate(header, setup, n_rs_seq=n_rs_seq)]
     ]
     setup, need, fits = next(
@@ -149,27 +151,33 @@ def plan_context(
         raise ContextTooLarge(
             f"a context of {wanted:,} tokens is too large: {why}", f"The largest is {n_ctx}.", largest=n_ctx
         )
-    notes = _notes(setup, estimate(header, n_rs_seq=n_rs_seq), n_ctx)
+    notes = _notes(setup, estimate(header, n_rs_seq=n_rs_seq), n_ctx, cache_types, batch_tokens)
     if n_ctx < wanted:
         notes = (f"The context was lowered from {wanted:,} to {n_ctx:,} tokens: {why}.", *notes)
     return ContextPlan(n_ctx=n_ctx, setup=setup, need=need, notes=notes)
 
 
-def _setups(header: GgufHeader, cache_types: tuple[CacheType, ...]) -> list[Setup]:
+def _setups(header: GgufHeader, cache_types: tuple[CacheType, ...], batch_tokens: int | None) -> list[Setup]:
     """From the fastest to the smallest."""
     types = [kind for kind in cache_types if kind == "f16" or _fits_blocks(header)] or ["f16"]
-    setups = [Setup(cache_type=kind, repack=repack) for repack in (True, False) for kind in types]
-    return [*setups, Setup(cache_type=types[-1], repack=False, batch_tokens=SMALL_BATCH_TOKENS)]
+    batch = batch_tokens or BATCH_TOKENS
+    setups = [Setup(cache_type=kind, repack=repack, batch_tokens=batch) for repack in (True, False) for kind in types]
+    smallest = Setup(cache_type=types[-1], repack=False, batch_tokens=SMALL_BATCH_TOKENS)
+    return setups if batch_tokens else [*setups, smallest]
 
 
-def _notes(setup: Setup, roomy: MemoryNeed, n_ctx: int) -> tuple[str, ...]:
+def _notes(
+    setup: Setup, roomy: MemoryNeed, n_ctx: int, cache_types: tuple[CacheType, ...], batch_tokens: int | None
+) -> tuple[str, ...]:
     notes = []
-    if setup.cache_type != "f16":
+    if setup.cache_type not in cache_types:
+        notes.append("The attention cache is kept in 16 bits: this model's heads do not fit a cache of 8.")
+    if setup.cache_type != "f16" and "f16" in cache_types:
         notes.append(f"Memory is short: what {n_ctx:,} tokens need is kept in 8 bits instead of 16, at half the size.")
     if not setup.repack and roomy.repacked_bytes:
         spared = roomy.repacked_bytes / GIB
         notes.append(f"Memory is short: {spared:.1f} GiB of copies that speed up reading are left out.")
-    if setup.batch_tokens < BATCH_TOKENS:
+    if setup.batch_tokens < BATCH_TOKENS and batch_tokens is None:
         notes.append(f"Memory is short: prompts are read {setup.batch_tokens} tokens at a time, more slowly.")
     return tuple(notes)
 

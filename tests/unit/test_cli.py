@@ -115,12 +115,17 @@ def test_which_model() -> None:
 def test_the_users_settings() -> None:
     read = defaults_from({"model": {"path": "m.gguf"}, "limits": {"maxSteps": 9}, "tests.command": "make test"})
     assert read.model.repairs_calls and not defaults_from({"model": {"repairCalls": False}}).model.repairs_calls
+    tuned = defaults_from({"model": {"cacheType": "q8_0", "batchTokens": 128, "threads": 3, "gpuLayers": -1}}).model
+    assert (tuned.cache_type, tuned.batch_tokens, tuned.n_threads, tuned.n_gpu_layers) == ("q8_0", 128, 3, -1)
     assert (read.model.path, read.limits.max_steps, read.test_command) == ("m.gguf", 9, "make test")
     for bad in (
         {"limits": {"maxSteps": "9"}},
         {"limits": {"maxSteps": 0}},
         {"limits": {"maxSteps": True}},
         {"model": {"repairCalls": "no"}},
+        {"model": {"cacheType": "f8"}},
+        {"model": {"batchTokens": 0}},
+        {"model": {"threads": -1}},
         {"model": {"kind": "scripted"}},
         {"jail": {"backend": "none"}},
         {"jail": {"readOnlyPaths": [1]}},

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from agent.errors import ContextTooLarge, ModelFileError, ModelUnavailable
+from agent.errors import ContextTooLarge, ModelFileError, ModelUnavailable, UsageError
 from agent.model import locate as place
+from agent.model.client import WorkerOptions
 from agent.model.gguf_header import GgufHeader, read_header
 from agent.model.ledger import Ledger
 from agent.model.memory import GIB, MIB, CacheType, Setup, estimate, plan_context
 from agent.model.model_facts import read_facts
 from agent.model.sampling import Sampling, read_sampling
+from agent.types import ModelSpec
 from tests.model.tiny import write_model
 
 # The shape of FrogNano-4B at Q4_K_M.
@@ -138,6 +140,24 @@ def test_a_cache_of_8_bits_only_where_it_can_be() -> None:
     assert plan_context(REAL, 131_072, 6 * GIB, cache_types=("f16",)).setup.cache_type == "f16"
     metadata = {**REAL.metadata, "qwen35.attention.key_length": 80, "qwen35.attention.value_length": 80}
     assert plan_context(replace(REAL, metadata=metadata), 131_072, 4 * GIB).setup.cache_type == "f16"
+
+
+def test_what_is_chosen_by_hand_stays() -> None:
+    roomy = plan_context(REAL, 131_072, 32 * GIB, cache_types=("q8_0",), batch_tokens=512)
+    assert roomy.setup == Setup(cache_type="q8_0", batch_tokens=512) and roomy.notes == ()
+    tight = plan_context(REAL, 131_072, 4 * GIB, batch_tokens=128)
+    assert tight.setup == Setup(cache_type="q8_0", repack=False, batch_tokens=128)
+    assert "tokens at a time" not in (tight.note or "")
+    metadata = {**REAL.metadata, "qwen35.attention.key_length": 80, "qwen35.attention.value_length": 80}
+    odd = plan_context(replace(REAL, metadata=metadata), 131_072, 32 * GIB, cache_types=("q8_0",))
+    assert odd.setup.cache_type == "f16" and "16 bits" in (odd.note or "")
+
+
+def test_a_cache_of_8_bits_without_flash_attention_is_refused() -> None:
+    assert WorkerOptions.of(ModelSpec(cache_type="f16", batch_tokens=64)).cache_types == ("f16",)
+    assert WorkerOptions(flash_attention="off").cache_types == ("f16",)
+    with pytest.raises(UsageError, match="flashAttention is off"):
+        _ = WorkerOptions(flash_attention="off", cache_type="q8_0").cache_types
 
 
 def test_a_pure_attention_model_keeps_all_layers() -> None:
