@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from agent.errors import ModelFileError
-from agent.model.gguf_header import read_header
+from agent.model.admission import admit
 from agent.model.locate import locate
 from agent.model.machine import available_bytes
 from agent.model.memory import plan_context
 from agent.types import Limits
-
-_TEMPLATE = "tokenizer.chat_template"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,13 +26,7 @@ class ModelReport:
 def report_model(name_or_path: str | None, limits: Limits) -> ModelReport:
     """Look at the model that a run would take. Raises ModelUnavailable, ModelFileError, UsageError."""
     found = locate(name_or_path)
-    header = read_header(found.path)
-    template = header.text(_TEMPLATE)
-    if not template or "tools" not in template:
-        what = "has no chat template" if not template else "cannot call tools: its chat template has no tools"
-        raise ModelFileError(
-            f"{found.path} {what}", "It is a base model, or one for chat alone. Choose another: `frog-lsp model list`."
-        )
+    header = admit(found.path)
     plan = plan_context(header, limits.context_tokens, available_bytes())
     need_bytes = plan.need.total_bytes(plan.n_ctx)
     kind = {

@@ -10,10 +10,10 @@ from typing import Any
 from agent.cli_parser import EXIT_ERROR, EXIT_OK, print_json, say, write_stdout
 from agent.config import load_user_config, update_user_config, user_config_path
 from agent.errors import UsageError
-from agent.model.gguf_header import read_header
+from agent.model.admission import admit
 from agent.model.installed import InstalledModel, find_installed, installed_models
 from agent.model.locate import BUNDLED, DEMONSTRATION_NAMES, ModelFile
-from quant import synth_cli
+from quant import quantize_cli, synth_cli
 from quant.catalog import CatalogEntry, find_entry, load_catalog, recommend
 from quant.progress import ByteProgress
 
@@ -43,6 +43,8 @@ def add_parsers(subparsers: Any) -> None:
     use.add_argument("model", metavar="NAME_OR_PATH", help="a kept model, or a GGUF file")
     synth = add("synth", "make a model of random weights, for measuring and for tests", synth_cli.run)
     synth_cli.add_arguments(synth)
+    quantize = add("quantize", "make a smaller model of one in BF16, F16 or F32", quantize_cli.run)
+    quantize_cli.add_arguments(quantize)
     consent = add("consent", "agree that runs may send text to an endpoint that is not on this machine", _consent)
     consent.add_argument("url", metavar="URL")
     consent.add_argument("--withdraw", action="store_true", help="no longer agree")
@@ -198,8 +200,8 @@ def _use(arguments: argparse.Namespace) -> int:
                 f"{given} is neither a kept model nor a file",
                 f"Kept: {names}. Get one with `frog-lsp model pull NAME`.",
             )
-        read_header(path)
         chosen = str(path)
+    admit(path)
 
     def change(settings: dict[str, Any]) -> None:
         group = settings.get("model")

@@ -10,17 +10,20 @@ from __future__ import annotations
 import errno
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 
-from agent.errors import DownloadError, FrogError
-from agent.model.gguf_header import read_header
+from agent.errors import DownloadError, FrogError, ModelFileError
+from agent.model.admission import admit, check_header
+from agent.model.gguf_header import read_partial_header
 from agent.model.installed import InstalledModel, find_damage, hash_file, installed_models, models_dir
 from quant.catalog import CatalogEntry
 from quant.store import Progress, check_known, check_space, hold, install, mark_checked, parts_of
 
+_FIRST_LOOK_BYTES = 1 << 16  # then at each doubling: the header of the 4B has 11 MB
 MAX_FAILURES = 4  # tries in a row that bring no byte
 FIRST_WAIT_S = 1.0
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -74,7 +77,14 @@ def pull(
         if have:
             say(f"going on with {have:,} bytes that are here already")
         check_space((remote.size_bytes or entry.size_bytes) - have)
-        _fetch(entry, remote, part, on_progress, first_wait_s)
+        look = _EarlyLook(entry, part, remote.size_bytes)
+
+        def came(done: int, total: int) -> None:
+            look.at(done)
+            if on_progress is not None:
+                on_progress(done, total)
+
+        _fetch(entry, remote, part, came, first_wait_s)
         return _check_and_install(entry, remote, part, before)
 
 
@@ -147,9 +157,7 @@ def explain(error: Exception, entry: CatalogEntry) -> FrogError:
     return DownloadError(f"{where} cannot be downloaded: {type(error).__name__}: {error}", by_hand)
 
 
-def _fetch(
-    entry: CatalogEntry, remote: RemoteFile, part: Path, on_progress: Progress | None, first_wait_s: float
-) -> None:
+def _fetch(entry: CatalogEntry, remote: RemoteFile, part: Path, on_progress: Progress, first_wait_s: float) -> None:
     """Fill `part` up to its size. Raises DownloadError; what was got stays."""
     n_failures = 0
     while True:
@@ -173,7 +181,7 @@ def _fetch(
         time.sleep(first_wait_s * 2 ** (n_failures - 1))
 
 
-def _fetch_rest(remote: RemoteFile, file: FileIO, on_progress: Progress | None) -> None:
+def _fetch_rest(remote: RemoteFile, file: FileIO, on_progress: Progress) -> None:
     """One request for what is missing behind the end of `file`, written byte for byte as it comes."""
     from huggingface_hub import constants
     from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
@@ -196,8 +204,7 @@ def _fetch_rest(remote: RemoteFile, file: FileIO, on_progress: Progress | None) 
             done = file.tell()
             if remote.size_bytes is not None and done > remote.size_bytes:
                 raise _TooLongError
-            if on_progress is not None:
-                on_progress(done, remote.size_bytes or done)
+            on_progress(done, remote.size_bytes or done)
     if remote.size_bytes is not None and file.tell() != remote.size_bytes:
         raise ConnectionError(f"the server sent {file.tell():,} of {remote.size_bytes:,} bytes")
 
@@ -215,6 +222,40 @@ def _goes_on_at(status: int, content_range: str | None, have: int) -> bool:
 
 class _TooLongError(Exception):
     """The server sent more bytes than the file has."""
+
+
+class _EarlyLook:
+    """Ends a download as soon as the header has come and says that the model cannot serve: it is the first of it."""
+
+    def __init__(self, entry: CatalogEntry, part: Path, size_bytes: int | None) -> None:
+        self._entry, self._part, self._size_bytes = entry, part, size_bytes
+        self._next: int | None = _FIRST_LOOK_BYTES
+
+    def at(self, done: int) -> None:
+        """Raises ModelFileError, and then nothing of the file is left."""
+        if self._size_bytes is None or self._next is None or done < self._next:
+            return
+        self._next = 2 * done
+        try:
+            header = read_partial_header(self._part, self._size_bytes)
+        except ModelFileError:
+            self._next = None  # damaged, or no GGUF: the end tells which
+            return
+        if header is not None:
+            self._next = None
+            with _named(self._entry, self._part):
+                check_header(header)
+
+
+@contextmanager
+def _named(entry: CatalogEntry, part: Path) -> Iterator[None]:
+    """What is wrong with a part is said of the file that it is of, and the part is thrown away."""
+    try:
+        yield
+    except ModelFileError as error:
+        part.unlink(missing_ok=True)
+        named = error.message.replace(str(part), f"{entry.repository}/{entry.file}")
+        raise ModelFileError(f"{named}; it is not kept", error.hint) from error
 
 
 def _may_pass(error: Exception) -> bool:
@@ -241,7 +282,8 @@ def _check_and_install(
                 "Run the same command again: it starts from the beginning.",
             )
         check_known(entry, part.stat().st_size, sha256, before)
-        read_header(part)
+        with _named(entry, part):
+            admit(part)
     except FrogError:
         part.unlink(missing_ok=True)
         raise

@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 
 from agent.config import make_private_dir, write_json_atomically
 from agent.errors import DownloadError, UsageError
-from agent.model.gguf_header import read_header
+from agent.model.admission import admit
 from agent.model.installed import (
     InstalledModel,
     hash_file,
@@ -93,14 +93,14 @@ def import_file(path: Path, entry: CatalogEntry, *, on_progress: Progress | None
     """
     if not path.is_file():
         raise UsageError(f"{path} is not a file", "Give the path of a GGUF file.")
-    read_header(path)
+    admit(path)
     with hold(entry.name):
         n_bytes = path.stat().st_size
         check_space(n_bytes)
         part = models_dir() / f".{entry.name}.import"
         try:
             _copy(path, part, n_bytes, on_progress)
-            read_header(part)
+            admit(part)
             sha256 = hash_file(part)
             check_known(entry, n_bytes, sha256, installed_models().get(entry.name))
             return install(part, entry, source="file", sha256=sha256)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from agent.errors import ModelFileError, UsageError
-from agent.model.gguf_header import read_header
+from agent.model.admission import admit
 from agent.model.installed import InstalledModel, find_damage, installed_models
 from quant.store import mark_checked
 
@@ -40,7 +40,7 @@ def _verify(model: InstalledModel, on_progress: Callable[[str, int, int], None] 
     problem = find_damage(model, always_hash=True, on_progress=report)
     if problem is None:
         try:
-            read_header(model.path)
+            admit(model.path)
         except ModelFileError as error:
             problem = error.message
         else:

@@ -10,15 +10,15 @@ from typing import Any
 
 from agent.config import cache_dir
 from agent.errors import ModelUnavailable, UsageError
+from agent.model.admission import admit
 from agent.model.chat_format import complete_thinking
-from agent.model.gguf_header import GgufHeader, read_header
+from agent.model.gguf_header import GgufHeader
 from agent.model.keeper import WorkerKeeper
 from agent.model.locate import ModelFile
 from agent.model.machine import available_bytes, physical_cores
 from agent.model.memory import GIB, CacheType, ContextPlan, plan_context
 from agent.model.model_facts import ModelFacts, read_facts
 from agent.model.presence import Holder, other_holders
-from agent.model.template_trial import try_template
 from agent.model.tool_calls import Finish, parse
 from agent.model.worker_process import WorkerProcess
 from agent.observations import with_nudge
@@ -277,10 +277,8 @@ class WorkerModel:
 
 
 def _look_at(file: ModelFile) -> tuple[GgufHeader, ModelFacts]:
-    header = read_header(file.path)
-    facts = read_facts(header, is_bundled=file.kind == "demonstration")
-    try_template(facts.template)
-    return header, facts
+    header = admit(file.path)
+    return header, read_facts(header, is_bundled=file.kind == "demonstration")
 
 
 def _describe(holder: Holder) -> str:

@@ -5,11 +5,13 @@ Layout: magic, version, counts, metadata, tensor infos, then the tensors' data a
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import os
 import struct
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 from agent.errors import ModelFileError
@@ -34,14 +36,36 @@ _SCALARS = {
 }
 _U32, _U64 = _SCALARS[4], _SCALARS[10]
 
-# (values in a block, bytes of a block) of each tensor type, from ggml's type traits.
-_BLOCKS = {
+BLOCKS = {
     0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 9: (32, 36),
     10: (256, 84), 11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210), 15: (256, 292),
     16: (256, 66), 17: (256, 74), 18: (256, 98), 19: (256, 50), 20: (32, 18), 21: (256, 110), 22: (256, 82),
     23: (256, 136), 24: (1, 1), 25: (1, 2), 26: (1, 4), 27: (1, 8), 28: (1, 8), 29: (256, 56), 30: (1, 2),
     34: (256, 54), 35: (256, 66), 39: (32, 17),
 }  # fmt: skip
+"""(values in a block, bytes of a block) of each `ggml_type`, from ggml's type traits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorInfo:
+    """One tensor. `shape` has the length of a row first, as GGUF has it; `offset` counts from the file's beginning."""
+
+    name: str
+    shape: tuple[int, ...]
+    kind: int
+    offset: int
+    size_bytes: int
+
+    @property
+    def n_values(self) -> int:
+        """How many numbers it holds."""
+        return prod(self.shape)
+
+
+def tensor_bytes(kind: int, n_values: int) -> int:
+    """The bytes of so many values, whole rows of them, in a `ggml_type`; 0 for a type that is not known."""
+    per_block, block_bytes = BLOCKS.get(kind, (1, 0))
+    return n_values // per_block * block_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +82,7 @@ class GgufHeader:
     metadata: Mapping[str, Any]
     lengths: Mapping[str, int]
     matrix_bytes: Mapping[int, int] = field(default_factory=dict)
+    tensors: tuple[TensorInfo, ...] = ()
 
     @property
     def architecture(self) -> str:
@@ -144,6 +169,26 @@ def read_header(path: str | os.PathLike[str]) -> GgufHeader:
     Raises ModelFileError: no such file, no GGUF, a version that is not known, truncated.
     """
     name = os.fspath(path)
+    with _explained(name), _opened(name) as (descriptor, size), _mapped(descriptor) as data:
+        return _parse(name, size, data)
+
+
+def read_partial_header(path: str | os.PathLike[str], size_bytes: int) -> GgufHeader | None:
+    """Read the header of a file of which the rest is still to come; `size_bytes` is its size then.
+
+    None where not even the header is there. Raises ModelFileError: no GGUF, or one that will be truncated.
+    """
+    name = os.fspath(path)
+    with _explained(name), _opened(name) as (descriptor, _), _mapped(descriptor) as data:
+        try:
+            return _parse(name, size_bytes, data)
+        except _TruncatedError:
+            return None
+
+
+@contextlib.contextmanager
+def _opened(name: str) -> Iterator[tuple[int, int]]:
+    """The descriptor and the size of what begins as a GGUF file does."""
     try:
         descriptor = os.open(name, os.O_RDONLY)
     except OSError as error:
@@ -152,18 +197,26 @@ def read_header(path: str | os.PathLike[str]) -> GgufHeader:
             "Give the path of a GGUF file, or the name of a model that `frog-lsp model list` shows.",
         ) from error
     try:
-        size = os.fstat(descriptor).st_size
         if os.path.isdir(name):
             raise ModelFileError(f"{name} is a folder, not a model file", "Give the path of a GGUF file in it.")
         _check_beginning(name, os.pread(descriptor, 256, 0))
-        with mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ) as data:
-            return _parse(name, size, data)
-    except _TruncatedError:
-        raise _truncated(name, size) from None
-    except (ValueError, OSError) as error:
-        raise ModelFileError(f"{name} is not a GGUF file that can be read: {error}", _GET_AGAIN) from error
+        yield descriptor, os.fstat(descriptor).st_size
     finally:
         os.close(descriptor)
+
+
+def _mapped(descriptor: int) -> mmap.mmap:
+    return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+
+
+@contextlib.contextmanager
+def _explained(name: str) -> Iterator[None]:
+    try:
+        yield
+    except _TruncatedError:
+        raise _truncated(name, os.path.getsize(name)) from None
+    except (ValueError, OSError) as error:
+        raise ModelFileError(f"{name} is not a GGUF file that can be read: {error}", _GET_AGAIN) from error
 
 
 _GET_AGAIN = "Get the file again, for example with `frog-lsp model pull`."
@@ -210,12 +263,11 @@ def _parse(name: str, size: int, data: mmap.mmap) -> GgufHeader:
         value = reader.value(key, reader.number(_U32))
         if value is not None:
             metadata[key] = value
-    end = 0
+    tensors = [_read_tensor(reader) for _ in range(n_tensors)]
+    end = max((tensor.offset + tensor.size_bytes for tensor in tensors), default=0)
     matrix_bytes: dict[int, int] = {}
-    for _ in range(n_tensors):
-        tensor = _read_tensor(reader)
-        end = max(end, tensor.offset + tensor.size_bytes)
-        if tensor.is_matrix:
+    for tensor in tensors:
+        if len(tensor.shape) > 1 and not tensor.name.startswith("token_embd."):
             matrix_bytes[tensor.kind] = matrix_bytes.get(tensor.kind, 0) + tensor.size_bytes
     alignment = metadata.get("general.alignment", 32)
     if not isinstance(alignment, int) or alignment < 1:
@@ -231,30 +283,16 @@ def _parse(name: str, size: int, data: mmap.mmap) -> GgufHeader:
         metadata=metadata,
         lengths=reader.lengths,
         matrix_bytes=matrix_bytes,
+        tensors=tuple(replace(tensor, offset=begin + tensor.offset) for tensor in tensors),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Tensor:
-    kind: int
-    offset: int
-    size_bytes: int
-    is_matrix: bool
-
-
-def _read_tensor(reader: _Reader) -> _Tensor:
+def _read_tensor(reader: _Reader) -> TensorInfo:
+    """The next tensor, its offset within the data."""
     name = reader.string()
     n_dimensions = reader.number(_U32)
     if n_dimensions > 8:
         raise ValueError("a tensor has too many dimensions")
-    n_values = 1
-    for _ in range(n_dimensions):
-        n_values *= reader.number(_U64)
+    shape = tuple(reader.number(_U64) for _ in range(n_dimensions))
     kind, offset = reader.number(_U32), reader.number(_U64)
-    per_block, block_bytes = _BLOCKS.get(kind, (1, 0))
-    return _Tensor(
-        kind=kind,
-        offset=offset,
-        size_bytes=n_values // per_block * block_bytes,
-        is_matrix=n_dimensions > 1 and not name.startswith("token_embd."),
-    )
+    return TensorInfo(name=name, shape=shape, kind=kind, offset=offset, size_bytes=tensor_bytes(kind, prod(shape)))

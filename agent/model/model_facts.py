@@ -6,15 +6,10 @@ import json
 from dataclasses import dataclass
 
 from agent.errors import ModelFileError
+from agent.model.admission import check_header
 from agent.model.gguf_header import GgufHeader
 from agent.model.sampling import Sampling, read_sampling
 from agent.types import JsonObject
-
-_NO_LANGUAGE_MODELS = {
-    "clip": "a projector for images",
-    "mmproj": "a projector for images",
-    "bert": "an embedding model",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,21 +25,9 @@ class ModelFacts:
 
 def read_facts(header: GgufHeader, *, is_bundled: bool = False) -> ModelFacts:
     """Read them from the metadata. Raises ModelFileError for what is no language model to talk to."""
-    architecture = header.architecture
-    if not architecture or header.number("block_count") < 1 or header.n_tensors == 0:
-        what = _NO_LANGUAGE_MODELS.get(architecture, "no language model")
-        raise ModelFileError(
-            f"{header.path} holds {what} (architecture {architecture or 'not given'})",
-            "Use a language model with a chat template, such as `frog-lsp model pull` gets.",
-        )
-    template = header.text("tokenizer.chat_template")
-    if not template:
-        raise ModelFileError(
-            f"{header.path} has no chat template: it is a base model, not one to talk to",
-            "Use an instruction-tuned model with tool use, such as `frog-lsp model pull` gets.",
-        )
+    check_header(header)
     return ModelFacts(
-        template=template,
+        template=header.text("tokenizer.chat_template") or "",
         is_demonstration=is_bundled or header.text("frog.kind") == "demonstration",
         system_prompt=header.text("frog.system_prompt"),
         tools=_read_tools(header),

@@ -219,7 +219,7 @@ def broken(tmp_path: Path, tiny_path: Path) -> dict[str, tuple[Path, str]]:
     base = write_model(tmp_path / "base.gguf", template=None)
     plain = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
     no_tools = write_model(tmp_path / "no-tools.gguf", template=plain)
-    bad = write_model(tmp_path / "bad-template.gguf", template="{% for %}")
+    bad = write_model(tmp_path / "bad-template.gguf", template="{% for tools %}")
     files["base"] = (base, "base model")
     files["no-tools"] = (no_tools, "knows no tools")
     files["bad-template"] = (bad, "cannot be used")

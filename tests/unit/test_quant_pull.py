@@ -366,3 +366,18 @@ def test_errors_of_a_command(hub: HubServer) -> None:
     assert code == 1 and json.loads(out)["error"]["kind"] == "download"
     code, out, err = finish(command(hub, "pull", NAME))
     assert code == 1 and out == "" and "--from PATH" in err and "Traceback" not in err
+
+
+def test_what_cannot_serve_is_refused_before_it_is_all_there(hub: HubServer, tmp_path: Path) -> None:
+    lora = make_gguf(tmp_path / "l.gguf", n_elements=1 << 22, general__type="adapter", adapter__type="lora")
+    hub.files[FILE] = lora.read_bytes()
+    hub.faults.bytes_per_s = 8 << 20
+    came: list[int] = []
+    with pytest.raises(ModelFileError, match="tiny-Q8_0.gguf is an adapter") as caught:
+        get(on_progress=lambda done, _: came.append(done))
+    assert caught.value.hint and left_behind() == [] and installed_models() == {}
+    assert max(came, default=0) < len(hub.files[FILE]) // 8
+    hub.files[FILE] = make_gguf(tmp_path / "b.gguf", template=None).read_bytes()  # smaller than the first look
+    with pytest.raises(ModelFileError, match="tiny-Q8_0.gguf has no chat template"):
+        get()
+    assert left_behind() == []
