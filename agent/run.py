@@ -126,10 +126,10 @@ class Run:
         wording = None if spec.prompt_file is None else load_prompt_file(spec.prompt_file)
         jail_spec = self._jail_spec()
         for note in issue_notes(spec.issue.text):
-            self._note(note)
+            self.note(note)
         baseline = self._baseline = Baseline(jail_spec.workspace, spec.buffers)
         self._unsaved = {path: baseline.state_of(path)[0] for path in spec.buffers}
-        model = self._given_model or choose_model(spec, self._note)
+        model = self._given_model or choose_model(spec, self.note)
         if self._given_model is None:
             self._closers.append(model.close)
         (limits, info), session, workspace_hash = await together(
@@ -149,21 +149,21 @@ class Run:
         )
         self._facts.outcome = await self._converse(model, host, limits, info, system, schemas, resumed)
         for note in forced_notes(self._facts.forced):
-            self._note(note)
+            self.note(note)
         view = await session.stop()
         try:
             collected = await asyncio.to_thread(collect, view, baseline)
         finally:
             os.close(view.upper_fd)
         for note in session.notes:
-            self._note(note)
+            self.note(note)
         changes = await asyncio.to_thread(_judged, collected, jail_spec.workspace, spec.issue.text)
         for note in (*changes.notes, *file_notes([*self._touched, *(change.path for change in changes.changes)])):
-            self._note(note)
+            self.note(note)
         await self._check_after(jail_spec, changes)
         self._facts.changes = changes
         if self._trajectory.error is not None:
-            self._note(f"The trajectory is incomplete: {self._trajectory.error}.")
+            self.note(f"The trajectory is incomplete: {self._trajectory.error}.")
 
     async def _open_model(self, model: ChatModel) -> tuple[Limits, ModelInfo]:
         spec = self._spec
@@ -171,9 +171,9 @@ class Run:
         info = await model.open(limits)
         self._facts.model = info
         if info.demonstration:
-            self._note("demonstration model, replace it with `frog-lsp model pull`")
+            self.note("demonstration model, replace it with `frog-lsp model pull`")
         for note in info.notes:
-            self._note(note)
+            self.note(note)
         wanted, got = spec.limits.context_tokens, info.context_tokens
         if got is None or got >= wanted:
             return limits, info
@@ -182,7 +182,7 @@ class Run:
                 f"a context of {wanted} tokens does not fit", f"The largest that fits is {got}.", largest=got
             )
         if not info.demonstration and not any("context" in note.lower() for note in info.notes):
-            self._note(f"The context was lowered from {wanted} to {got} tokens.")
+            self.note(f"The context was lowered from {wanted} to {got} tokens.")
         return replace(limits, context_tokens=got, tokens_per_turn=min(limits.tokens_per_turn, got)), info
 
     async def _open_jail(self, jail_spec: JailSpec) -> JailSession:
@@ -192,11 +192,11 @@ class Run:
         self._closers.append(session.close)
         self._facts.jail = session.info
         for note in session.notes:
-            self._note(note)
+            self.note(note)
         if not spec.test_command:
-            self._note("Tests: not checked, since no test command was given.")
+            self.note("Tests: not checked, since no test command was given.")
         elif session.info.backend == "files":
-            self._note("Tests: not checked, since there is no Bash in this jail.")
+            self.note("Tests: not checked, since there is no Bash in this jail.")
         else:
             self._facts.tests_before = await self._check(jail_spec, "before", self._unsaved)
         return session
@@ -235,10 +235,10 @@ class Run:
         if self._facts.tests_before is None:
             return
         if not changes.changes:
-            self._note("Tests: not checked after the run, since nothing was changed.")
+            self.note("Tests: not checked after the run, since nothing was changed.")
             return
         if not all(change.applied_by_default for change in changes.changes):
-            self._note("The tests after the run include flagged changes, which are not applied by default.")
+            self.note("The tests after the run include flagged changes, which are not applied by default.")
         states = self._unsaved | proposed_states(changes)
         self._facts.tests_after = await self._check(jail_spec, "after", states)
 
@@ -254,7 +254,7 @@ class Run:
                 min(TEST_TIMEOUT_S, self._spec.limits.time_s),
             )
         except FrogError as error:
-            self._note(f"Tests {phase}: not checked, since the jail failed: {error.message}")
+            self.note(f"Tests {phase}: not checked, since the jail failed: {error.message}")
             return None
         self._emit(TestsFinished(phase=phase, command=command, outcome=outcome))
         return outcome
@@ -308,7 +308,8 @@ class Run:
             self._baseline.remember(relative)
             self._touched.add(relative)
 
-    def _note(self, text: str) -> None:
+    def note(self, text: str) -> None:
+        """Keep what a person should know for the result, and show it now; the same text counts once."""
         if text not in self._facts.notes:
             self._facts.notes.append(text)
             self._emit(Note(text=text))

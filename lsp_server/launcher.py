@@ -12,12 +12,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from agent.errors import FrogError
-from agent.types import Note, RunEvent, RunResult, RunSpec
+from agent.types import RunEvent, RunResult, RunSpec
 from lsp_server.runs import RunHandle
 
 if TYPE_CHECKING:
     from agent.model.client import WorkerModel
     from agent.model.keeper import WorkerKeeper
+    from agent.run import Run
 
 
 class AgentLauncher:
@@ -76,7 +77,7 @@ class _LaunchedRun:
         self._on_event = on_event
         self._idle_unload_s = idle_unload_s
         self._loading: asyncio.Task[Any] | None = None
-        self._cancel: Callable[[], None] | None = None
+        self._run: Run | None = None
         self._is_cancelled = False
 
     async def execute(self) -> RunResult:
@@ -84,26 +85,27 @@ class _LaunchedRun:
         self._loading = asyncio.create_task(asyncio.to_thread(_load, self._spec.model.kind))
         await self._loading
         model = await self._launcher.worker_model(self._spec, self._idle_unload_s, self._note)
-        run = importlib.import_module("agent.run").Run(self._spec, self._on_event, model=model)
-        self._cancel = run.cancel
+        run: Run = importlib.import_module("agent.run").Run(self._spec, self._on_event, model=model)
+        self._run = run
         if self._is_cancelled:
             run.cancel()
         try:
-            result: RunResult = await run.execute()
-            return result
+            return await run.execute()
         finally:
             if model is not None:
                 await model.close()
 
     def _note(self, text: str) -> None:
-        self._on_event(Note(text=text))
+        """What the worker says later belongs to the result of its run, too."""
+        if self._run is not None:
+            self._run.note(text)
 
     def cancel(self) -> None:
         self._is_cancelled = True
         if self._loading is not None:
             self._loading.cancel()  # the thread goes on; nobody waits for it
-        if self._cancel is not None:
-            self._cancel()
+        if self._run is not None:
+            self._run.cancel()
 
 
 _MODEL_MODULES = {

@@ -14,7 +14,8 @@ import pytest
 from agent.model.client import WorkerModel, WorkerOptions
 from agent.model.locate import ModelFile
 from agent.model.prefixes import PrefixStore
-from agent.types import Limits, Turn
+from agent.types import Issue, JailSettings, Limits, ModelSpec, Note, RunSpec, Turn
+from lsp_server.launcher import AgentLauncher
 from tests.model.tiny import write_model
 
 SYSTEM = "A long system prompt that is always the same. " * 20
@@ -122,6 +123,29 @@ class TestWithRealWorkers:
         assert again.raw == first.raw and read_tokens(again) == read_tokens(first)
         assert "does not take it" in notes[0]
 
+    async def test_what_the_worker_says_later_is_in_the_result_of_the_servers_run(
+        self, tiny_path: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+        (tmp_path / "workspace").mkdir()
+        spec = RunSpec(
+            run_id="notes",
+            workspace=str(tmp_path / "workspace"),
+            issue=Issue(text="The tests fail."),
+            model=ModelSpec(path=str(tiny_path)),
+            limits=Limits(context_tokens=4096, tokens_per_turn=24, max_steps=1),
+            jail=JailSettings(backend="files"),
+        )
+        for harm in (False, True):
+            for file in kept(cache) if harm else []:
+                file.write_bytes(file.read_bytes()[:-1])
+            launcher, events = AgentLauncher(), []
+            result = await launcher.make(spec, events.append, 60.0).execute()
+            await launcher.close()  # the next one has a worker of its own
+            said = [note for note in result.notes if "was ignored and removed: it is damaged" in note]
+            assert len(said) == int(harm), result.notes
+            assert [event.text for event in events if isinstance(event, Note)] == list(result.notes)
+
     async def test_each_thing_that_decides_the_state_is_in_the_key(self, tmp_path: Path, cache: Path) -> None:
         path = write_model(tmp_path / "m.gguf", texts={"frog.sampling": '{"temperature": 0.0}'})
 
@@ -198,7 +222,6 @@ def test_what_was_not_used_for_a_month_goes(tmp_path: Path) -> None:
     assert not old.exists() and not leftover.exists()
 
 
-@pytest.mark.skipif(os.geteuid() == 0 and not hasattr(os, "O_NOFOLLOW"), reason="this system has no O_NOFOLLOW")
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
     notes: list[str] = []
     store = make_store(tmp_path / "a", on_note=notes.append)
