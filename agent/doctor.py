@@ -72,8 +72,11 @@ def describe(findings: list[Finding]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def examine(defaults: Defaults) -> list[Finding]:
-    """Look at every part. Never raises: a part that cannot be looked at is an error of that part."""
+def examine(defaults: Defaults, *, asks_endpoint: bool = True) -> list[Finding]:
+    """Look at every part. Never raises: a part that cannot be looked at is an error of that part.
+
+    Without `asks_endpoint` nothing is sent anywhere.
+    """
     parts: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
         ("python", _python),
         ("engine", lambda: _engine(is_needed=defaults.model.kind == "worker")),
@@ -83,7 +86,7 @@ def examine(defaults: Defaults) -> list[Finding]:
         ("folders", _folders),
     ]
     if defaults.model.kind == "endpoint":
-        parts.insert(3, ("endpoint", lambda: _endpoint(defaults)))
+        parts.insert(3, ("endpoint", lambda: _endpoint(defaults, is_asked=asks_endpoint)))
     findings: list[Finding] = []
     for name, look in parts:
         try:
@@ -140,7 +143,7 @@ def _model(defaults: Defaults) -> Iterator[Finding]:
     yield Finding(name="memory", status=report.memory_status, message=report.memory, hint=report.memory_hint)
 
 
-def _endpoint(defaults: Defaults) -> Iterator[Finding]:
+def _endpoint(defaults: Defaults, *, is_asked: bool) -> Iterator[Finding]:
     from agent.model.consent import has_consent
     from agent.model.endpoint_probe import probe_endpoint
 
@@ -159,6 +162,13 @@ def _endpoint(defaults: Defaults) -> Iterator[Finding]:
             status="error",
             message=f"{url} is not on this machine, and you have not agreed to it.",
             hint=f"If you want to send text there: `frog-lsp model consent {url}`.",
+        )
+        return
+    if not is_asked:
+        yield Finding(
+            name="endpoint",
+            status="warning",
+            message=f"{url} was not asked: nothing is sent from a workspace where no run is allowed.",
         )
         return
     probe = asyncio.run(probe_endpoint(url, defaults.model.name, defaults.model.api_key_env))

@@ -25,8 +25,11 @@ async def examine(session: Session) -> DoctorResult:
     if not session.folders:
         lines.append("folder: none is open; open the project's folder in the editor")
     lines += [f"settings: {problem}" for problem in session.settings_problems]
+    may_ask = session.distrust is None and (
+        not session.folders or any(session.refusal(folder) is None for folder in session.folders)
+    )
     try:
-        findings = await asyncio.wait_for(asyncio.to_thread(_findings, session.settings), EXAMINE_TIMEOUT_S)
+        findings = await asyncio.wait_for(asyncio.to_thread(_findings, session.settings, may_ask), EXAMINE_TIMEOUT_S)
     except TimeoutError:
         lines.append("the rest takes long to look at: run `frog-lsp doctor` in a terminal")
         return {"ok": is_ok, "lines": lines}
@@ -36,7 +39,7 @@ async def examine(session: Session) -> DoctorResult:
     return {"ok": is_ok, "lines": lines}
 
 
-def _findings(settings: Settings) -> Any:
+def _findings(settings: Settings, asks_endpoint: bool) -> Any:
     from agent.defaults import Defaults
     from agent.doctor import examine as examine_parts
 
@@ -48,7 +51,8 @@ def _findings(settings: Settings) -> Any:
             prompt_file=settings.agent.prompt_file,
             test_command=settings.tests.command,
             keep_days=settings.state.keep_days,
-        )
+        ),
+        asks_endpoint=asks_endpoint,
     )
 
 

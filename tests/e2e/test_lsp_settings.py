@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import Seal
 from tests.e2e.lsp_client import LspClient, capabilities_of, to_uri
 from tests.e2e.lsp_session import session
-from tests.openai_server import Item, turn
+from tests.openai_server import Item, OpenAiServer, turn
 
 pytestmark = [pytest.mark.jail, pytest.mark.usefixtures("require_jail")]
 
@@ -109,6 +109,18 @@ async def test_a_change_counts_for_the_next_run(tmp_path: Path, workspace: Path)
     ]
     assert any("step 1 of 1" in step for step in taken[0])
     assert any("step 3 of 3" in step for step in taken[1])
+
+
+async def test_the_doctor_asks_no_endpoint_where_nothing_may_run(tmp_path: Path, workspace: Path) -> None:
+    with OpenAiServer([]) as model:
+        for is_trusted in (False, True):
+            told = {"trusted": is_trusted, "model": {"kind": "endpoint", "baseUrl": model.base_url, "name": "m"}}
+            folder = tmp_path / str(is_trusted)
+            folder.mkdir()
+            async with session(folder, workspace, options=told) as client:
+                lines = (await client.run("frog.doctor", {}))["lines"]
+            assert bool(model.requests) == is_trusted, lines
+            assert any("was not asked" in line for line in lines) != is_trusted, lines
 
 
 async def test_the_doctor_names_what_is_wrong(tmp_path: Path, workspace: Path) -> None:
