@@ -37,12 +37,12 @@ _LAST_WRITE_S = 0.5  # that a beginning of a conversation may still be written a
 _FIRST_VICTIM = b"700"  # of 1000: when memory runs out, the model goes before the editor
 
 
-def main() -> None:
-    """Serve until stdin ends."""
+def main(kind: type[Worker] | None = None) -> None:
+    """Serve until stdin ends. `kind`: a worker that has more methods."""
     requests, answers = _take_descriptors()
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "wb") as file:
         file.write(_FIRST_VICTIM)
-    Worker(requests, answers).serve()
+    (kind or Worker)(requests, answers).serve()
 
 
 def _take_descriptors() -> tuple[BinaryIO, BinaryIO]:

@@ -28,7 +28,7 @@ from agent.types import JsonObject
 HANDSHAKE_S = 60.0  # importing on a cold disk
 STOP_S = 1.0
 _TAIL_BYTES = 8192
-_COMMAND = "from agent.model.worker import main; main()"
+COMMAND = "from agent.model.worker import main; main()"
 _ERRORS: dict[str, type[FrogError]] = {
     kind.kind: kind for kind in (ContextOverflow, ModelFileError, ModelQueryError, ModelUnavailable)
 }
@@ -49,8 +49,8 @@ class WorkerProcess:
         self._peer = Peer(process.stdout, process.stdin, name="model worker", on_notification=self._notified)
 
     @classmethod
-    async def start(cls) -> WorkerProcess:
-        """Start a worker from a folder that belongs to nobody's project. Raises ModelUnavailable."""
+    async def start(cls, command: str = COMMAND) -> WorkerProcess:
+        """Start a worker in a folder that is nobody's project; `command` is Python. Raises ModelUnavailable."""
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "LD_PRELOAD"))}
         environment["GGML_NO_BACKTRACE"] = "1"  # no debugger is started over an assertion, whose text is the last word
         try:
@@ -58,7 +58,7 @@ class WorkerProcess:
                 sys.executable,
                 "-I",
                 "-c",
-                _COMMAND,
+                command,
                 cwd="/",
                 env=environment,
                 stdin=asyncio.subprocess.PIPE,
