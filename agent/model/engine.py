@@ -16,6 +16,7 @@ from agent.model.engine_sampling import Sampler
 from agent.model.ledger import Ledger
 from agent.model.memory import CHECKPOINT_BYTES
 from agent.model.prefixes import PrefixStore
+from agent.model.speculation import BatchCosts, DraftLength, look_up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +30,9 @@ class Mark:
 class Engine:
     """One model, one context, one conversation at a time. Not thread-safe, but for `abort`.
 
-    With `prefixes`, the beginning that `rewind` names is taken from there, or put there once it has been read.
+    With `prefixes`, the beginning that `rewind` names is taken from there, or put there once it has been read. With
+    `costs`, tokens that were sampled are decoded together with a draft of what may follow, as long as `tuning` can
+    take back. A draft is in the memory, but not in the ledger before its tokens were sampled too.
     """
 
     def __init__(
@@ -42,16 +45,25 @@ class Engine:
         abort: threading.Event | None = None,
         tuning: Tuning | None = None,
         prefixes: PrefixStore | None = None,
+        costs: BatchCosts | None = None,
     ) -> None:
         self.abort = abort or threading.Event()
         self.model = model
         self.vocab = model.vocab
         self.n_ctx = n_ctx
-        self._context = Context(model, n_ctx=n_ctx, n_threads=n_threads, abort=self.abort, tuning=tuning or Tuning())
+        tuning = tuning or Tuning()
+        self._context = Context(model, n_ctx=n_ctx, n_threads=n_threads, abort=self.abort, tuning=tuning)
         self.ledger = Ledger(checkpoint_bytes)
         self._prefixes = prefixes
         self._n_unkept_prefix = 0
         self._is_sound = True
+        self._costs = costs
+        self._most_drafted = tuning.n_rs_seq if costs is not None else 0
+        self._length: DraftLength | None = None
+        self._ahead: list[int] = []  # drafted, decoded behind the ledger's tokens, not sampled yet
+        self._ahead_kind = self._n_ahead = 0  # of the draft that `_ahead` is the rest of
+        self._row = -1
+        self.n_decodes = self.drafted_tokens = self.accepted_tokens = 0
 
     def close(self) -> None:
         """Free the context; the model stays. Idempotent."""
@@ -63,6 +75,7 @@ class Engine:
         At least one token is always left to decode, since a restored state has no logits. The first `n_prefix`
         tokens are a beginning that other conversations share.
         """
+        self._drop_ahead()
         n_common = min(self.ledger.common(tokens), len(tokens) - 1)
         if n_common < len(self.ledger) or not self._is_sound:
             self._restore(n_common)
@@ -74,6 +87,7 @@ class Engine:
 
     def save(self, *, lasting: bool = False) -> None:
         """Keep a checkpoint of what is in memory now."""
+        self._settle()
         self.ledger.save(self._context.save_state(), lasting=lasting)
         if self._prefixes is not None and len(self.ledger) == self._n_unkept_prefix:
             self._n_unkept_prefix = 0
@@ -84,6 +98,7 @@ class Engine:
 
         Raises ContextOverflow before anything is decoded, DecodeError.
         """
+        self._drop_ahead()
         if len(self.ledger) + len(tokens) >= self.n_ctx:
             raise ContextOverflow(
                 f"{len(self.ledger) + len(tokens):,} tokens of conversation do not fit the context of {self.n_ctx:,}",
@@ -96,11 +111,36 @@ class Engine:
             on_progress(at + len(batch))
 
     def sample(self, sampler: Sampler) -> int:
-        """The next token, from the logits of the last decoded one."""
-        return sampler.sample(self._context.raw)
+        """The next token, from the logits of the ledger's last one."""
+        return sampler.sample(self._context.raw, self._row)
+
+    def put(self, token: int, *, most_ahead: int) -> None:
+        """Append a token that was sampled; it is decoded, with a draft of what follows, where no draft had it.
+
+        At most `most_ahead` tokens are drafted. Raises DecodeError.
+        """
+        if self._ahead and self._ahead[0] == token:
+            del self._ahead[0]
+            self._row += 1
+            self.accepted_tokens += 1
+            self.ledger.append([token])
+            if not self._ahead:
+                self._learn(failed=False)
+            return
+        self._drop_ahead(failed=True)
+        self._decode([token], self._draft(token, most_ahead))
+
+    def begin_turn(self) -> None:
+        """Forget how good drafts were: so that the same turn is drafted in the same way when it is made again."""
+        self._length = DraftLength(self._costs) if self._costs is not None else None
+
+    def end_turn(self) -> None:
+        """Take a draft back of which the rest was not sampled."""
+        self._drop_ahead()
 
     def mark(self) -> Mark:
         """Where the conversation is now, to go back to within this turn."""
+        self._settle()
         return Mark(n_tokens=len(self.ledger), state=self._context.save_state())
 
     def go_back(self, n_tokens: int, mark: Mark | None) -> None:
@@ -109,6 +149,7 @@ class Engine:
         `mark` lies at or before them; without one it is the last checkpoint. At least one token has to be decoded
         before there are logits to sample from. Raises DecodeError.
         """
+        self._drop_ahead()
         tokens = self.ledger.tokens[:n_tokens]
         self.ledger.reject(n_tokens)
         if mark is not None and self._context.restore(mark.state, mark.n_tokens):
@@ -117,19 +158,60 @@ class Engine:
             self._restore(n_tokens)
         self.read(tokens[len(self.ledger) :])
 
-    def _decode(self, tokens: Sequence[int]) -> None:
+    def _draft(self, token: int, n_most: int) -> Sequence[int]:
+        """What may follow `token`, as long as it is expected to pay."""
+        n_most = min(n_most, self._most_drafted)
+        if n_most < 1 or self._length is None:
+            return ()
+        found = look_up(self.ledger.packed, token, n_most)
+        if found is None:
+            return ()
+        n_drafted = self._length.choose(found.kind, len(found.tokens))
+        self._ahead_kind, self._n_ahead = found.kind, n_drafted
+        return found.tokens[:n_drafted]
+
+    def _drop_ahead(self, *, failed: bool = False) -> None:
+        """Take what is left of a draft back. `failed`: another token was sampled than the next of it."""
+        n_rejected = len(self._ahead)
+        if n_rejected == 0:
+            return
+        self._learn(failed=failed)
+        self._ahead.clear()
+        self.ledger.rejected_tokens += n_rejected
+        if not self._context.take_back(n_rejected):
+            self._is_sound = False
+            self._most_drafted = 0  # a memory that cannot take back: reading again costs more than drafts gain
+
+    def _settle(self) -> None:
+        """Make the memory that of the ledger, no more."""
+        self._drop_ahead()
+        if not self._is_sound:
+            self._repair()
+
+    def _learn(self, *, failed: bool) -> None:
+        if self._length is not None:
+            self._length.learn(self._ahead_kind, self._n_ahead - len(self._ahead), failed=failed)
+
+    def _decode(self, tokens: Sequence[int], draft: Sequence[int] = ()) -> None:
         """Decode one micro-batch, only ever onto a state that is that of the ledger."""
         if not self._is_sound or self._context.n_held != len(self.ledger):
             self._repair()
-        self._decode_onto_sound(tokens)
+        self._decode_onto_sound(tokens, draft)
 
-    def _decode_onto_sound(self, tokens: Sequence[int]) -> None:
+    def _decode_onto_sound(self, tokens: Sequence[int], draft: Sequence[int] = ()) -> None:
         if self.abort.is_set():
             raise DecodeAbortedError
         self._is_sound = False
-        self._context.decode(tokens, len(self.ledger))
+        if draft:
+            self._context.decode([*tokens, *draft], len(self.ledger), n_outputs=1 + len(draft))
+        else:
+            self._context.decode(tokens, len(self.ledger))
         self._is_sound = True
+        self.n_decodes += 1
         self.ledger.append(tokens)
+        self._ahead = list(draft)
+        self.drafted_tokens += len(draft)
+        self._row = len(tokens) - 1
 
     def _repair(self) -> None:
         """Make the memory that of the ledger again: back to a checkpoint, then decode what it lacks."""

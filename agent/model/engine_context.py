@@ -126,11 +126,13 @@ class Context:
         self._memory = lib.llama_get_memory(self.raw)
         self._batch = lib.llama_batch_init(params.n_batch, 0, 1)
         self._needs_state = model.needs_state
+        self._n_rs_seq = tuning.n_rs_seq
+        self._n_last = 0  # tokens of the last decode, as long as all of them are there
         self.batch_tokens = int(params.n_batch)
         if model.stops_within_decode:
             lib.llama_set_abort_callback(self.raw, self._callback, ctypes.c_void_p(0))
         else:
-            self.batch_tokens = fit_batch(self._time_decode, self.batch_tokens)
+            self.batch_tokens = fit_batch(self.time_batch, self.batch_tokens)
 
     def close(self) -> None:
         """Free the memory. Idempotent."""
@@ -144,26 +146,50 @@ class Context:
         """The number of tokens in memory, by the library's own account."""
         return int(self._lib.llama_memory_seq_pos_max(self._memory, _SEQUENCE)) + 1
 
-    def decode(self, tokens: Sequence[int], position: int) -> None:
-        """Decode one micro-batch at `position`; the logits of its last token are then there to sample from.
+    def decode(self, tokens: Sequence[int], position: int, n_outputs: int = 1) -> None:
+        """Decode one micro-batch at `position`; the logits of its last `n_outputs` tokens are then there.
 
         Raises DecodeAbortedError, DecodeError.
         """
         if self._abort.is_set():
             raise DecodeAbortedError
-        batch, last = self._batch, len(tokens) - 1
+        batch, first_output = self._batch, len(tokens) - n_outputs
+        self._n_last = 0
         batch.n_tokens = len(tokens)
         for i, token in enumerate(tokens):
             batch.token[i] = token
             batch.pos[i] = position + i
             batch.n_seq_id[i] = 1
             batch.seq_id[i][0] = _SEQUENCE
-            batch.logits[i] = i == last
+            batch.logits[i] = i >= first_output
         code = int(self._lib.llama_decode(self.raw, batch))
         if code == _ABORTED:
             raise DecodeAbortedError
         if code != 0:
             raise DecodeError(f"llama_decode returned {code}")
+        self._n_last = len(tokens)
+
+    def take_back(self, n_tokens: int) -> bool:
+        """Forget the last tokens of the last decode. False: it cannot be done, and the state is not to be trusted.
+
+        llama.cpp keeps `n_rs_seq` states within a decode: asked for more it says yes, and the state is wrong.
+        """
+        most = self._n_last - 1 if not self._needs_state else min(self._n_last - 1, self._n_rs_seq)
+        self._n_last = 0
+        if n_tokens > most:
+            return False
+        n_kept = self.n_held - n_tokens
+        removed = bool(self._lib.llama_memory_seq_rm(self._memory, _SEQUENCE, n_kept, -1))
+        return removed and self.n_held == n_kept
+
+    def time_batch(self, n_tokens: int) -> float:
+        """Seconds of a decode of so many tokens, with as many logits as a draft has; the memory is empty after it."""
+        begun = time.perf_counter()
+        self.decode([0] * n_tokens, 0, min(n_tokens, 1 + self._n_rs_seq))
+        self._lib.llama_synchronize(self.raw)
+        took_s = time.perf_counter() - begun
+        self.clear()
+        return took_s
 
     def save_state(self) -> bytes:
         """The part of the state that cannot be rolled back; `b""` for a model that has none."""
@@ -198,6 +224,7 @@ class Context:
 
     def restore(self, state: bytes, n_tokens: int) -> bool:
         """Go back to a saved state of `n_tokens` tokens. False: it cannot be done, and the memory must be cleared."""
+        self._n_last = 0
         if self._needs_state:
             buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
             flags = self._lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
@@ -209,15 +236,8 @@ class Context:
 
     def clear(self) -> None:
         """Forget everything."""
+        self._n_last = 0
         self._lib.llama_memory_clear(self._memory, True)
-
-    def _time_decode(self, n_tokens: int) -> float:
-        begun = time.perf_counter()
-        self.decode([0] * n_tokens, 0)
-        self._lib.llama_synchronize(self.raw)
-        took_s = time.perf_counter() - begun
-        self.clear()
-        return took_s
 
 
 def fit_batch(time_s: Callable[[int], float], most_tokens: int) -> int:

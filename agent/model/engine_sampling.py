@@ -17,9 +17,9 @@ class Sampler:
         for part in _parts(sampling, secrets.randbits(32) if seed is None else seed & 0xFFFFFFFF):
             lib.llama_sampler_chain_add(self._chain, part)
 
-    def sample(self, context: Any) -> int:
-        """The next token from the logits of the last decoded one."""
-        return int(lib.llama_sampler_sample(self._chain, context, -1))
+    def sample(self, context: Any, row: int = -1) -> int:
+        """The next token from the logits of the last decoded one, or of the token at `row` of the last decode."""
+        return int(lib.llama_sampler_sample(self._chain, context, row))
 
     def close(self) -> None:
         """Free the chain. Idempotent."""

@@ -76,7 +76,9 @@ class _Turn:
         self._n_spent = 0  # tokens sampled or forced, those that went again included: what the limit bounds
 
     def run(self) -> Generation:
+        self._engine.begin_turn()
         finish, end_token = self._sample_all()
+        self._engine.end_turn()
         self._text.show(self._data, len(self._data), final=True)
         return Generation(
             text=self._data.decode("utf-8", "replace"),
@@ -112,7 +114,7 @@ class _Turn:
                 elif self._n_spent >= self._max_tokens:
                     self._leave(token)
                     return "length", None
-                elif not self._put((token,)):
+                elif not self._put_sampled(token):
                     return "length", None
                 self._text.show(self._data, steering.guard.settled)
             if self._n_spent >= self._max_tokens:
@@ -167,17 +169,31 @@ class _Turn:
         self._steering.rewritten(bytes(self._data))
         return has_room
 
+    def _put_sampled(self, token: int) -> bool:
+        """Append a token that was sampled; False where the context has no room for it."""
+        room = self._append((token,))
+        if room <= 0:
+            return False
+        self._engine.put(token, most_ahead=min(room - 1, self._max_tokens - self._n_spent))
+        return True
+
     def _put(self, tokens: Sequence[int]) -> bool:
         """Append tokens to the turn and decode them; False where the context has no room for them."""
+        if self._append(tokens) <= 0:
+            return False
+        self._engine.read(tokens)
+        return True
+
+    def _append(self, tokens: Sequence[int]) -> int:
+        """Append tokens to the turn; the room that the context has behind them, 0 or less: not even for them."""
         for token in tokens:
             self._starts.append(len(self._data))
             self._data += self._engine.vocab.piece(token)
         self._tokens += tokens
-        if len(self._engine.ledger) + len(tokens) >= self._engine.n_ctx:
+        room = self._engine.n_ctx - len(self._engine.ledger) - len(tokens)
+        if room <= 0:
             self._left_over = tuple(tokens)
-            return False
-        self._engine.read(tokens)
-        return True
+        return room
 
     def _go_back(self, n_kept: int) -> None:
         self._marks = [item for item in self._marks if item[0] <= n_kept]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agent.model.speculation import TOKEN_BYTES, pack
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkpoint:
@@ -19,12 +21,14 @@ class Ledger:
     """The tokens in the model's memory, append-only between rollbacks.
 
     `evaluated_tokens` counts each token the first time it is decoded, `redecoded_tokens` every time after that. What
-    `reject` took back is in `rejected_tokens` instead. The saved states have at most `checkpoint_bytes` together, but
+    `reject` took back, and drafts that were decoded and were wrong, are in `rejected_tokens` instead. `packed` are the
+    tokens as bytes, to search in. The saved states have at most `checkpoint_bytes` together, but
     the last one is always kept.
     """
 
     def __init__(self, checkpoint_bytes: int) -> None:
         self.tokens: list[int] = []
+        self.packed = bytearray()
         self.evaluated_tokens = 0
         self.redecoded_tokens = 0
         self.rejected_tokens = 0
@@ -43,6 +47,7 @@ class Ledger:
         self.redecoded_tokens += n_same
         self.evaluated_tokens += len(tokens) - n_same
         self.tokens += tokens
+        self.packed += pack(tokens)
         if n_same < len(again):
             del self._seen[at + n_same :]
         self._seen += tokens[len(self._seen) - at :]
@@ -50,6 +55,7 @@ class Ledger:
     def adopt(self, tokens: Sequence[int]) -> None:
         """These tokens are there, alone, and were not decoded: their state was kept from another time."""
         self.tokens = list(tokens)
+        self.packed = bytearray(pack(tokens))
         self._seen = list(tokens)
         self._checkpoints.clear()
 
@@ -78,6 +84,7 @@ class Ledger:
     def roll_back(self, n_tokens: int) -> None:
         """Forget the tokens behind the first `n_tokens`, and the checkpoints that hold them."""
         del self.tokens[n_tokens:]
+        del self.packed[n_tokens * TOKEN_BYTES :]
         self._checkpoints = [point for point in self._checkpoints if point.n_tokens <= n_tokens]
 
     def reject(self, n_tokens: int) -> None:

@@ -30,7 +30,7 @@ class Script:
     def __init__(self, tokens: list[int], end: int) -> None:
         self.tokens, self.end = list(tokens), end
 
-    def sample(self, context: Any) -> int:
+    def sample(self, context: Any, row: int = -1) -> int:
         return self.tokens.pop(0) if self.tokens else self.end
 
     def close(self) -> None:
