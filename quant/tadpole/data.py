@@ -7,14 +7,17 @@ import torch
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from quant.tadpole import prompt
+from quant.tadpole import modules, prompt, trajectory
 from quant.tadpole.generator import project
 from quant.tadpole.network import CHUNK
-from quant.tadpole.trajectory import Span, conversation
-from quant.tadpole.words import Split
+from quant.tadpole.trajectory import Span
 
 # The shares of the families in training: the harder ones more often than in demonstrations.
-SHARES = {"name": 34, "attr": 16, "stale": 8, "import": 8, "self": 8, "ret": 10, "op": 16}
+SHARES = {"name": 30, "attr": 16, "stale": 8, "import": 8, "self": 8, "ret": 10, "op": 20}
+KIND_SHARES = {"name": 20, "attr": 10, "stale": 5, "import": 13, "self": 12, "ret": 12, "op": 14, "off": 14}
+_REFUSALS, _ABSENT = 0.06, 0.01
+_PHRASED = 0.3  # the share of the projects of `generator`, which the demonstration has
+_PLAIN_LENGTH = 8  # spans of a conversation without a failure on the way
 
 
 @dataclass(frozen=True)
@@ -44,14 +47,28 @@ class Examples:
             turns += [turn if span.said else 0] * len(new)
         return Example(ids, turns, family)
 
-    def make(self, seed: int, split: Split = "train", family: str | None = None, *, plain: bool = False) -> Example:
-        """The example of a seed; in training it often ends after the edit, where the hard part is over."""
+    def make(self, seed: int) -> Example:
+        """A training example; it often ends after the edit, where the hard part is over."""
         random = Random(seed)
-        chosen = family or random.choices(list(SHARES), list(SHARES.values()))[0]
-        spans = conversation(project(seed, split, chosen), random, plain=plain)
-        if not plain and len(spans) == 8 and random.random() < 0.7:
+        chance = random.random()
+        if chance < _REFUSALS:
+            return self.encode(trajectory.refusal(random), "other")
+        if chance < _REFUSALS + _PHRASED:
+            made = project(seed, "train", random.choices(list(SHARES), list(SHARES.values()))[0])
+        else:
+            kinds = random.choices(list(KIND_SHARES), list(KIND_SHARES.values()))
+            made = modules.make(seed, "train", kinds[0])
+        if chance > 1 - _ABSENT:
+            return self.encode(trajectory.absent(made, random), "other")
+        spans = trajectory.conversation(made, random)
+        if len(spans) == _PLAIN_LENGTH and random.random() < 0.75:
             spans = spans[:4]
-        return self.encode(spans, chosen)
+        return self.encode(spans, made.family)
+
+    def held_out(self, seed: int, family: str) -> Example:
+        """A whole conversation of an evaluation, with words that training never sees."""
+        made = modules.make(seed, "demo", family)
+        return self.encode(trajectory.conversation(made, Random(seed), plain=True), family)
 
 
 def batches(examples: list[Example], n_tokens: int) -> list[list[Example]]:

@@ -15,7 +15,8 @@ from pathlib import Path
 
 from quant.tadpole import prompt
 from quant.tadpole.engine import Engine
-from quant.tadpole.generator import FAMILIES, TEST_COMMAND, Project, demo_project, project
+from quant.tadpole.generator import FAMILIES, demo_project, project
+from quant.tadpole.project import TEST_COMMAND, Project
 from quant.tadpole.trajectory import observed, opening, show_file
 
 _CALL = re.compile(r"<tool_call>\s*<function=(\w+)>\n(.*?)</function>\s*</tool_call>", re.DOTALL)

@@ -3,33 +3,16 @@
 Standard library only; the same seed gives the same project.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
 from quant.tadpole import code, phrases
+from quant.tadpole.project import TEST_COMMAND, THINK, Project, think_lines
 from quant.tadpole.words import Names, Split, misspell
 
-TEST_COMMAND = "python -m unittest discover -s tests -q"
 # The families of bugs and their shares.
 FAMILIES = {"name": 20, "attr": 16, "stale": 14, "import": 14, "self": 12, "ret": 14, "op": 10}
 DEMO_FOLDER = Path(__file__).parent / "demo"
-
-
-@dataclass(frozen=True)
-class Project:
-    """A workspace with one bug, and what is known about it."""
-
-    files: dict[str, str]
-    issue: str
-    test_command: str
-    family: str
-    fixed: dict[str, str]
-    path: str  # the file with the bug
-    old: str  # the edit that repairs it
-    new: str
-    think: str  # what there is to say before that edit
-    n_tests: int
 
 
 def project(seed: int, split: Split = "demo", family: str | None = None) -> Project:
@@ -136,6 +119,9 @@ def _project(
     source = buggy[line].strip()
     place = phrases.Place(path, line + 1, piece.name, source, f"test_{piece.name}", f"test_{module}.{case}")
     family = "attr" if bug.family == "attr_stale" else bug.family
+    whole = None if family == "import" else (source, texts[1].split("\n")[line].strip())
+    if whole is not None and family in ("self", "op") and texts[0].count(source) == 1:
+        edit = whole  # what stands around a short piece is easier to copy than to leave out
     return Project(
         files={path: texts[0], test_path: tests},
         issue=phrases.word_issue(random, place, bug, own=own),
@@ -147,25 +133,12 @@ def _project(
         new=edit[1],
         think=_think(family, buggy, line),
         n_tests=n_tests,
+        whole=whole,
     )
 
 
-_THINK = {
-    "name": "A name is misspelt.",
-    "stale": "An old name is still used.",
-    "attr": "The attribute has a wrong name.",
-    "import": "An import is missing.",
-    "self": "The attribute needs self.",
-    "ret": "The wrong value is returned.",
-}
-
-
 def _think(family: str, buggy: list[str], line: int) -> str:
-    if family != "op":
-        return _THINK[family]
-    start = next(i for i in range(line, -1, -1) if buggy[i].strip().startswith("def "))
-    rest = "".join(f"\n{i + 1}. {buggy[i]}" for i in range(start + 1, line + 1))
-    return buggy[start].strip() + rest
+    return THINK[family] if family != "op" else think_lines(buggy, line)
 
 
 def _tests(dotted: str, case: str, pieces: list[code.Piece]) -> tuple[str, int]:

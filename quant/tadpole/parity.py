@@ -10,7 +10,8 @@ from tokenizers import Tokenizer
 from quant.tadpole import data, prompt
 from quant.tadpole.engine import Engine
 from quant.tadpole.generator import project
-from quant.tadpole.network import CHUNK, Network, Shape
+from quant.tadpole.network import CHUNK, Network
+from quant.tadpole.shape import Shape
 from quant.tadpole.trajectory import conversation
 
 

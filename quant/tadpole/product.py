@@ -8,7 +8,7 @@ from pathlib import Path
 from agent.run import Run
 from agent.run_id import new_run_id
 from agent.types import Issue, Limits, ModelSpec, RunResult, RunSpec
-from quant.tadpole.generator import Project
+from quant.tadpole.project import Project
 
 _LIMITS = Limits(max_steps=20, time_s=900.0)
 

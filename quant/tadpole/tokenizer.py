@@ -14,10 +14,12 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
+import gguf
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from quant.tadpole import code, prompt
 from quant.tadpole.generator import sample
+from quant.tadpole.model_file import Vocabulary
 from quant.tadpole.trajectory import conversation
 from quant.tadpole.words import NOUNS, PREFIXES
 
@@ -101,6 +103,49 @@ def train(n: int = 3000) -> Tokenizer:
     made.decoder = decoders.ByteLevel()
     made.add_tokens([AddedToken(text, special=text in CONTROL, normalized=False) for text in added])
     return made
+
+
+def load(path: Path) -> Tokenizer:
+    """Read a `tokenizer.json`."""
+    return Tokenizer.from_file(str(path))
+
+
+def vocabulary(made: Tokenizer, size: int) -> Vocabulary:
+    """The tokens as a model file holds them, filled up to a size."""
+    ids = {index: text for text, index in made.get_vocab().items()}
+    added = set(added_tokens())
+    texts, kinds = [], []
+    for index in range(size):
+        text = ids.get(index)
+        kind = gguf.TokenType.NORMAL
+        if text is None:
+            kind = gguf.TokenType.UNUSED
+        elif text in CONTROL:
+            kind = gguf.TokenType.CONTROL
+        elif text in added:
+            kind = gguf.TokenType.USER_DEFINED
+        texts.append(f"[unused{index}]" if text is None else text)
+        kinds.append(int(kind))
+    merges = json.loads(made.to_str())["model"]["merges"]
+    return Vocabulary(texts, kinds, [merge if isinstance(merge, str) else " ".join(merge) for merge in merges])
+
+
+def rebuild(made: Vocabulary) -> Tokenizer:
+    """The tokenizer of a vocabulary: the same ids for every text."""
+    by_kind: dict[int, list[int]] = {}
+    for index, kind in enumerate(made.kinds):
+        by_kind.setdefault(kind, []).append(index)
+    base = {made.texts[i]: i for i in by_kind[gguf.TokenType.NORMAL]}
+    merges = [(left, right) for left, right in (merge.split(" ") for merge in made.merges)]
+    out = Tokenizer(models.BPE(vocab=base, merges=merges))
+    out.pre_tokenizer = _splits(SPLIT)
+    out.decoder = decoders.ByteLevel()
+    for i in sorted(by_kind[gguf.TokenType.CONTROL] + by_kind[gguf.TokenType.USER_DEFINED]):
+        text = made.texts[i]
+        out.add_tokens([AddedToken(text, special=text in CONTROL, normalized=False)])
+        if out.token_to_id(text) != i:
+            raise ValueError(f"token {i} would become {out.token_to_id(text)}")
+    return out
 
 
 def _splits(*patterns: str) -> pre_tokenizers.PreTokenizer:

@@ -6,7 +6,10 @@ on longer.
 """
 
 import argparse
+import hashlib
+import json
 import os
+import subprocess
 import sys
 import time
 from dataclasses import dataclass
@@ -18,10 +21,11 @@ import torch.nn.functional as F  # noqa: N812 - the name everybody knows it by
 from tokenizers import Tokenizer
 from torch import multiprocessing
 
-from quant.tadpole import data, tokenizer
-from quant.tadpole.generator import FAMILIES
-from quant.tadpole.network import Network, Shape
+from quant.tadpole import data, model_file, tokenizer
+from quant.tadpole.modules import KINDS
+from quant.tadpole.network import Network
 from quant.tadpole.optimiser import Optimiser
+from quant.tadpole.shape import Shape
 from quant.tadpole.start import start
 
 # Without these glibc maps and unmaps every large tensor, which takes longer than the arithmetic.
@@ -52,6 +56,7 @@ class Plan:
     world: int
     warm_minutes: float
     beta: float
+    begin: Path | None
 
 
 def _parse(argv: list[str] | None = None) -> Plan:
@@ -70,6 +75,7 @@ def _parse(argv: list[str] | None = None) -> Plan:
     parser.add_argument("--world", type=int, default=2)
     parser.add_argument("--warm-minutes", type=float, default=10, help="how long only short examples are used")
     parser.add_argument("--beta", type=float, default=0.995, help="decay of the averaged weights")
+    parser.add_argument("--begin", type=Path, help="a model file whose weights and vocabulary the training begins with")
     return Plan(**vars(parser.parse_args(argv)))
 
 
@@ -84,8 +90,12 @@ class Run:
         size = -(-made.get_vocab_size() // 32) * 32
         torch.manual_seed(1)
         shape = Shape(size, hidden=plan.hidden, layers=plan.layers, feed_forward=plan.feed_forward)
-        self.network = Network(shape)
-        start(self.network)
+        begun = None if plan.begin is None else model_file.read(plan.begin)
+        self.network = Network(shape if begun is None else begun.shape)
+        if begun is None:
+            start(self.network)
+        else:
+            self.network.load_state_dict({n: torch.from_numpy(w).float() for n, w in begun.weights.items()})
         self.average = {name: p.detach().clone() for name, p in self.network.named_parameters()}
         self.optimiser = Optimiser(self.network, rank, plan.world)
         self.seed, self.step, self.elapsed_s, self.n_seen = 1_000_000_000 * (rank + 1), 0, 0.0, 0
@@ -171,12 +181,8 @@ class Run:
         """Whole conversations with held-out words, teacher forced, by the averaged weights."""
         kept = {name: p.detach().clone() for name, p in self.network.named_parameters()}
         self.network.load_state_dict(self.average)
-        made = [
-            self.examples.make(5_000_000 + seed, "demo", family, plain=True)
-            for family in FAMILIES
-            for seed in range(per_family)
-        ]
-        whole = dict.fromkeys(FAMILIES, 0)
+        made = [self.examples.held_out(5_000_000 + seed, family) for family in KINDS for seed in range(per_family)]
+        whole = dict.fromkeys(KINDS, 0)
         turns = [0] * 4
         for batch in data.batches(made, self.plan.n_tokens):
             ids, chosen, labels = data.tensors(batch)
@@ -230,6 +236,16 @@ def _process(rank: int, plan: Plan) -> None:
     Run(plan, rank).go()
 
 
+def _provenance(plan: Plan, arguments: list[str]) -> dict[str, str | None]:
+    """What is needed to run this again: the command, the commit, the file that it begins with."""
+    git = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
+    begun = None if plan.begin is None else hashlib.sha256(plan.begin.read_bytes()).hexdigest()
+    begin = None if plan.begin is None else plan.begin.name
+    command = " ".join(begin or "" if Path(word) == plan.begin else word for word in ["RUN", *arguments[1:]])
+    return {"command": f"python -m quant.tadpole.train {command}", "commit": commit, "begin_sha256": begun}
+
+
 def main() -> None:
     """Start the processes."""
     plan = _parse()
@@ -239,7 +255,10 @@ def main() -> None:
     for name in ("meeting", "stop"):
         (plan.out / name).unlink(missing_ok=True)
     if not (plan.out / "tokenizer.json").exists():
-        tokenizer.train().save(str(plan.out / "tokenizer.json"))
+        made = tokenizer.train() if plan.begin is None else tokenizer.rebuild(model_file.read(plan.begin).vocabulary)
+        made.save(str(plan.out / "tokenizer.json"))
+    if not (plan.out / "training.json").exists():
+        (plan.out / "training.json").write_text(json.dumps(_provenance(plan, sys.argv[1:])), "utf-8")
     if plan.world == 1:
         _process(0, plan)
     else:

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from random import Random
 
-from quant.tadpole.generator import TEST_COMMAND, Project
+from quant.tadpole import refusals
+from quant.tadpole.project import TEST_COMMAND, Project
 from quant.tadpole.words import misspell
 
 _DASHES = "-" * 70
@@ -59,18 +60,16 @@ def conversation(made: Project, random: Random, *, plain: bool = False) -> list[
         Span(call("Read", "Read the file.", file_path=path), said=True),
         Span(observed(show_file(path, made.files[path], *_window(made, random, plain=plain))), said=False),
     ]
-    count = "1 replacement"
-    if 0.04 <= chance < 0.09:
+    if 0.04 <= chance < 0.09 and made.crowded == 1:
         spans += _missed(made, random)
-    elif 0.2 <= chance < 0.225:
+    elif 0.2 <= chance < 0.225 and made.crowded == 1:
         return spans + _given_up(made, random)
-    elif 0.09 <= chance < 0.12 and made.family in ("name", "stale", "attr"):
-        again, count = _many(made, random)
-        spans += again
+    elif made.crowded > 1 or (0.09 <= chance < 0.12 and made.family in ("name", "stale", "attr") and made.whole):
+        spans += _many(made, random)
     else:
         spans.append(Span(edit_call(made, path), said=True))
     spans += [
-        Span(observed(f"Edited {path} ({count})."), said=False),
+        Span(observed(f"Edited {path} (1 replacement)."), said=False),
         Span(call("Bash", "Run the tests.", command=TEST_COMMAND), said=True),
     ]
     if 0.12 <= chance < 0.2:
@@ -80,12 +79,35 @@ def conversation(made: Project, random: Random, *, plain: bool = False) -> list[
     return [*spans, Span(observed(text), said=False), Span(answer(think, last), said=True)]
 
 
+def refusal(random: Random) -> list[Span]:
+    """A run over an issue that is not for this model."""
+    return [
+        Span(opening(refusals.issue(random)), said=False),
+        Span(answer(refusals.THINK, refusals.ANSWER), said=True),
+    ]
+
+
+def absent(made: Project, r: Random) -> list[Span]:
+    """A run over an issue whose file is nowhere."""
+    name = made.path.rsplit("/", 1)[-1]
+    error = f"FileNotFoundError: [Errno 2] No such file or directory: '{made.path}'"
+    return [
+        Span(opening(made.issue), said=False),
+        Span(call("Read", "Read the file.", file_path=made.path), said=True),
+        Span(observed(error), said=False),
+        Span(call("Glob", "Find the file.", pattern=f"**/{name}"), said=True),
+        Span(observed(r.choice(("(no match)", "No files matched.", "No matches", ""))), said=False),
+        Span(answer("The file is not there.", f"I changed nothing: there is no {made.path} here."), said=True),
+    ]
+
+
 def _window(made: Project, r: Random, *, plain: bool) -> tuple[int, int | None]:
     """The lines that are shown: in training often only those around the fault, to learn more from fewer tokens."""
-    if plain or r.random() < 0.35:
+    if plain or r.random() < 0.3 or (not made.told and made.family in ("name", "attr", "self")):
         return 0, None
     lines = made.files[made.path].splitlines()
-    at = next(i for i, line in enumerate(lines) if made.old.split("\n")[0] in line)
+    key = (made.whole or (made.old,))[0].split("\n")[0]
+    at = next(i for i, line in enumerate(lines) if key in line)
     before, after = r.choice(((0, 0), (1, 1), (2, 3), (5, 5)))
     begin = max(0, at - made.think.count("\n") - before)
     return 0 if made.family == "import" else begin, at + 1 + after
@@ -145,27 +167,22 @@ def _given_up(made: Project, r: Random) -> list[Span]:
     ]
 
 
-def _many(made: Project, r: Random) -> tuple[list[Span], str]:
-    """An edit that matches several times: replace them all."""
-    n = r.randint(2, 5)
+def _many(made: Project, r: Random) -> list[Span]:
+    """An edit that matches several times: take the whole line."""
+    assert made.whole is not None
+    n = made.crowded if made.crowded > 1 else r.randint(2, 5)
     error = f"ValueError: old_string matched {n} times; set replace_all=true or use a more specific old_string"
     places = [f"{i}. {text}" for i, text in enumerate(made.files[made.path].splitlines(), 1) if text.strip()]
     help_lines = r.choice(
         ([], [f"lines {', '.join(str(r.randint(1, 40)) for _ in range(n))}"], r.sample(places, min(n, len(places))))
     )
-    again = call(
-        "Edit",
-        "Replace all of them.",
-        file_path=made.path,
-        old_string=made.old,
-        new_string=made.new,
-        replace_all="true",
-    )
+    old, new = made.whole
+    again = call("Edit", "Take the whole line.", file_path=made.path, old_string=old, new_string=new)
     return [
         Span(edit_call(made, made.path), said=True),
         Span(observed("\n".join([error, *help_lines])), said=False),
         Span(again, said=True),
-    ], f"{n} replacements"
+    ]
 
 
 def _seconds(r: Random) -> str:
