@@ -170,13 +170,9 @@ class _Work:
                 f"{len(without)} tensors have no entry in the importance matrix and got {WITHOUT_IMPORTANCE}: "
                 f"{without[0]}" + (" and the like" if len(without) > 1 else "")
             )
-        elif self._matrix is not None and self._missing:
-            self._notes.append(
-                f"{len(self._missing)} tensors have no entry in the importance matrix, as it is usual "
-                "for layers that only draft"
-                if self._only_drafts()
-                else f"{len(self._missing)} tensors have no entry in the importance matrix, such as {self._missing[0]}"
-            )
+        elif self._missing:
+            only = ", those of the layer that only drafts" if self._only_drafts() else f", such as {self._missing[0]}"
+            self._notes.append(f"the importance matrix has no entry for {len(self._missing)} matrices{only}")
 
     async def run(self, worker: WorkerProcess, part: Path) -> None:
         """Write the file under a name that is not its own."""
