@@ -6,6 +6,8 @@ characters of an end mark, a file that is quoted in a thought. Only what the par
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from agent.model.call_structure import read_structure
 from agent.model.call_tags import BadBlock, Block, Text, Think
 from agent.model.chat_format import Part
@@ -33,7 +35,7 @@ def wire_parts(raw: str) -> list[Part]:
                 close = raw.rfind("</tool_call>", item.start, end)
                 stop = close if close >= 0 else end
                 parts += _between(raw, item.start, end, [(item.start + len(_OPEN_CALL), stop)])
-    return [piece for part in parts for piece in _bare(part) if piece.text]
+    return _joined(piece for part in parts for piece in _bare(part) if piece.text)
 
 
 def _between(raw: str, start: int, end: int, free: list[tuple[int, int]]) -> list[Part]:
@@ -43,6 +45,18 @@ def _between(raw: str, start: int, end: int, free: list[tuple[int, int]]) -> lis
         parts += [Part(raw[start:begin], trusted=True), Part(raw[begin:stop], trusted=False)]
         start = stop
     return [*parts, Part(raw[start:end], trusted=True)]
+
+
+def _joined(parts: Iterable[Part]) -> list[Part]:
+    """Neighbours of one kind as one part: a token may be a tag with the ends of the lines around it, and is trusted
+    only where all of it lies in one part."""
+    joined: list[Part] = []
+    for part in parts:
+        if joined and joined[-1].trusted == part.trusted:
+            joined[-1] = Part(joined[-1].text + part.text, part.trusted)
+        else:
+            joined.append(part)
+    return joined
 
 
 def _bare(part: Part) -> list[Part]:
