@@ -10,23 +10,16 @@ control tokens (`find_breaks`).
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-import jinja2
-from jinja2.ext import loopcontrols
-from jinja2.sandbox import ImmutableSandboxedEnvironment
-
 from agent.errors import ModelFileError
+from agent.model.chat_template import HINT, Renderer, Template
 from agent.types import JsonObject, Observation, Turn
 
-_HINT = "Use an instruction-tuned model with tool use in its chat template, such as `frog-lsp model pull` gets."
-_MOST_CHARACTERS = 4 << 20  # of a rendered prompt: conversations are put in afterwards, the tools are a few thousand
 _PROBE_TOOL: JsonObject = {
     "type": "function",
     "function": {
@@ -57,7 +50,7 @@ class Prefix:
 
 
 class ChatFormat:
-    """One chat template. `ends` are the texts of the tokens that end a turn.
+    """One chat template. `ends` are the texts of the tokens that end a turn. A `renderer` bounds foreign templates.
 
     Raises ModelFileError where the file has no template, or one that knows no tools.
     """
@@ -68,15 +61,13 @@ class ChatFormat:
         *,
         bos: str = "",
         ends: Sequence[str] = ("<|im_end|>", "<|endoftext|>"),
-        today: datetime | None = None,
+        renderer: Renderer | None = None,
     ) -> None:
         if not template or not template.strip():
-            raise ModelFileError("the model has no chat template: it is a base model, not one to talk to", _HINT)
+            raise ModelFileError("the model has no chat template: it is a base model, not one to talk to", HINT)
         self._ends = tuple(ends)
         self._bos = bos
-        self._today = today
-        with _foreign_code():
-            self._template = _environment(self._now).from_string(template)
+        self._renderer = renderer or Template(template)
         self._check_tools()
         prompt = self._render([_message("system", "S"), _message("user", "U")], [_PROBE_TOOL], generate=True)
         self.opens_thinking = prompt.rstrip().endswith("<think>")
@@ -109,7 +100,7 @@ class ChatFormat:
         answer_at = text.find(slots.mark(0))
         end = min((at for at in (text.find(mark, answer_at) for mark in self._ends) if at >= 0), default=-1)
         if end < 0:
-            raise ModelFileError(f"the chat template ends a turn with none of {', '.join(self._ends)}", _HINT)
+            raise ModelFileError(f"the chat template ends a turn with none of {', '.join(self._ends)}", HINT)
         return list(slots.fill(text[end:]))
 
     def turn(self, turn: Turn) -> list[Part]:
@@ -127,24 +118,17 @@ class ChatFormat:
         return [Part(whole[len(prompt) : end], trusted=True)]
 
     def _render(self, messages: Sequence[JsonObject], tools: Sequence[JsonObject], *, generate: bool = False) -> str:
-        with _foreign_code():
-            text = self._template.render(
-                messages=messages,
-                tools=list(tools) or None,
-                add_generation_prompt=generate,
-                enable_thinking=True,
-                preserve_thinking=True,
-                bos_token=self._bos,
-                eos_token=self._ends[0],
-            )
-        if len(text) > _MOST_CHARACTERS:
-            raise ModelFileError(
-                f"the chat template of the model writes {len(text):,} characters for a few words", _HINT
-            )
-        return text
-
-    def _now(self, layout: str) -> str:
-        return (self._today or datetime.now().astimezone()).strftime(layout)
+        return self._renderer.render(
+            {
+                "messages": list(messages),
+                "tools": list(tools) or None,
+                "add_generation_prompt": generate,
+                "enable_thinking": True,
+                "preserve_thinking": True,
+                "bos_token": self._bos,
+                "eos_token": self._ends[0],
+            }
+        )
 
     def _check_tools(self) -> None:
         messages = [
@@ -160,7 +144,7 @@ class ChatFormat:
         ]
         text = self._render(messages, [_PROBE_TOOL], generate=True)
         if "probe_key" not in text.split("probe_value")[0] or "probe_answer" not in text:
-            raise ModelFileError("the chat template of the model knows no tools", _HINT)
+            raise ModelFileError("the chat template of the model knows no tools", HINT)
         if "<tool_call>" not in text or "<function=" not in text:
             raise ModelFileError(
                 "the chat template of the model writes tool calls in another way than Qwen3.5's",
@@ -262,29 +246,3 @@ def _plain_turn(turn: Turn) -> str:
         calls.append(f"<tool_call>\n<function={call.name}>\n{body}</function>\n</tool_call>")
     rest = "\n\n".join(filter(None, [turn.content, "\n".join(calls)]))
     return f"{turn.reasoning}\n</think>\n\n{rest}"
-
-
-@contextlib.contextmanager
-def _foreign_code() -> Iterator[None]:
-    """Anything may come out of a template: whatever it is, it is an error of the file."""
-    try:
-        yield
-    except Exception as error:
-        what = str(error) or type(error).__name__
-        raise ModelFileError(f"the chat template of the model cannot be used: {what}", _HINT) from error
-
-
-def _environment(now: Callable[[str], str]) -> jinja2.Environment:
-    made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
-    made.filters["tojson"] = _to_json
-    made.globals["raise_exception"] = _raise
-    made.globals["strftime_now"] = now
-    return made
-
-
-def _to_json(value: Any, indent: int | None = None, **_: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
-
-
-def _raise(message: str) -> None:
-    raise jinja2.TemplateError(message)

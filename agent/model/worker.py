@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from agent.model.engine_context import LoadedModel, Tuning
     from agent.model.prefixes import PrefixStore
     from agent.model.presence import Presence
+    from agent.model.template_process import TemplateProcess
 
 HINT_MARK = "\x1f"
 """Between the message and the hint of an error: a frame has one text for both."""
@@ -70,6 +71,7 @@ class Worker:
         self._chat: Conversation | None = None
         self._prefixes: PrefixStore | None = None
         self._presence: Presence | None = None
+        self._template: TemplateProcess | None = None
         self._methods: dict[str, Callable[[JsonObject], JsonObject]] = {
             "hello": self._hello,
             "open": self._open,
@@ -140,12 +142,17 @@ class Worker:
         from agent.model.chat_format import ChatFormat
         from agent.model.presence import Presence
         from agent.model.sampling import Sampling
+        from agent.model.template_process import TemplateProcess
 
         info = os.stat(params["path"])
         model_key = (params["path"], info.st_mtime_ns, info.st_size, params["gpu_layers"], params["repack"])
         tuning = Tuning(**params["tuning"])
         engine_key = (params["n_ctx"], params["n_threads"], tuning)
         is_kept = self._model is not None and model_key == self._model_key
+        if self._template is None or self._template.source != params["template"]:
+            if self._template is not None:
+                self._template.close()
+            self._template = TemplateProcess(params["template"])  # it starts while the model is loaded
         if not is_kept:
             self._unload({})
             self._presence = Presence(os.path.basename(params["path"]), params["need_bytes"])
@@ -174,7 +181,7 @@ class Worker:
             )
             self._engine_key = engine_key
         vocab = self._model.vocab
-        template = ChatFormat(params["template"], bos=vocab.bos, ends=vocab.ends)
+        template = ChatFormat(params["template"], bos=vocab.bos, ends=vocab.ends, renderer=self._template)
         sampling = Sampling(**params["sampling"])
         self._chat = Conversation(self._engine, template, sampling, repairs_calls=params["repairs_calls"])
         return {"n_ctx": self._engine.n_ctx, "opens_thinking": template.opens_thinking, "was_loaded": is_kept}

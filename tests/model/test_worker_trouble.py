@@ -22,9 +22,12 @@ from agent.model.death import describe_death
 from agent.model.keeper import WorkerKeeper
 from agent.model.locate import ModelFile
 from agent.model.presence import other_holders
+from agent.tools.schemas import TOOLS
 from agent.types import Limits, Observation
 from quant.synth import write_model
 from quant.synth_shape import Shape, find_shape
+from tests.model.tiny import TEMPLATE
+from tests.model.tiny import write_model as write_tiny
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("require_model")]
 
@@ -264,6 +267,28 @@ async def test_a_huge_vocabulary_is_no_trouble(tmp_path: Path) -> None:
     path = tmp_path / "wide.gguf"
     write_model(path, find_shape("tiny"), vocabulary=byte_vocabulary(400_000), texts=GREEDY)
     assert isinstance(await answer(path), str)
+
+
+@pytest.mark.slow
+async def test_a_template_that_waits_for_its_moment_is_stopped_then(
+    tmp_path: Path, tiny_path: Path, keeper: WorkerKeeper
+) -> None:
+    expected = await answer(tiny_path, keeper=keeper)
+    endless = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
+    for hostile, says in ((endless, "does not come to its end"), ("{{ 'x' * 5000000 }}", r"5,00\d,\d")):
+        path = tmp_path / "late.gguf"
+        write_tiny(
+            path, template="{% if tools and tools | length > 4 %}" + hostile + "{% endif %}" + TEMPLATE, texts=GREEDY
+        )
+        model = model_of(path, keeper=keeper)
+        await model.open(LIMITS)
+        with pytest.raises(ModelFileError, match=says) as caught:
+            await model.begin("S", TOOLS, "The issue.")
+        assert caught.value.hint
+        await model.begin("S", TOOLS[:2], "The issue.")
+        assert (await model.generate([], ignore, ignore)).raw
+        await model.close()
+    assert await answer(tiny_path, keeper=keeper) == expected
 
 
 async def test_a_prompt_longer_than_the_window_is_said_and_the_next_run_is_right(

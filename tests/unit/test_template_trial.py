@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 import pytest
 
 from agent.errors import ModelFileError
+from agent.model.chat_format import ChatFormat
+from agent.model.chat_template import Template
+from agent.model.template_process import TemplateProcess
 from agent.model.template_trial import TRIAL_CPU_S, try_template
+from agent.types import Observation
 from tests.model.tiny import TEMPLATE
 
 LOOP = "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}"
@@ -22,7 +27,7 @@ HOSTILE = {
     ),
     "a long text": ("{{ 'x' * 50000000 }}", "50,000,"),
     "recursion": ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "recursion"),
-    "deep nesting": ("{% if 1 %}" * 3000 + "{% endif %}" * 3000, "cannot be used|broke its trial|fills the memory"),
+    "deep nesting": ("{% if 1 %}" * 3000 + "{% endif %}" * 3000, "cannot be used|broke the process|fills the memory"),
     "a power": ("{{ 9 ** (9 ** 9) }}", "does not come to its end|cannot be used"),
     "another object": ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "cannot be used"),
     "a division": ("{{ 1 // 0 }}", "cannot be used"),
@@ -38,6 +43,36 @@ def test_hostile_templates_end_with_a_clear_error(what: str) -> None:
         try_template(hostile + TEMPLATE)
     assert caught.value.hint
     assert time.monotonic() - began < 6 * TRIAL_CPU_S
+
+
+@pytest.mark.slow
+def test_a_template_that_waits_for_its_moment_is_stopped_then_and_the_next_text_is_right() -> None:
+    moment = "{% if messages[0].content == 'now' %}"
+    loops, long = moment + LOOP + "{% endif %}", "{% if messages[0].content == 'long' %}{{ 'x' * 5000000 }}{% endif %}"
+    try_template(long + loops + TEMPLATE)
+    with contextlib.closing(TemplateProcess(long + loops + TEMPLATE)) as process:
+        chat = ChatFormat("any", renderer=process)
+        before = chat.suffix([Observation(tool="Read", text="x")])
+
+        def render(content: str) -> str:
+            return process.render({"messages": [{"role": "user", "content": content}], "tools": None})
+
+        for content, message in (("now", f"does not come to its end in {TRIAL_CPU_S} s"), ("long", r"5,00\d,\d")):
+            with pytest.raises(ModelFileError, match=message) as caught:
+                render(content)
+            assert caught.value.hint
+            assert "then" in render("then")
+            assert chat.suffix([Observation(tool="Read", text="x")]) == before
+
+
+def test_what_was_rendered_is_kept_and_is_what_the_template_gives() -> None:
+    variables = {"messages": [{"role": "user", "content": "ä\udc80"}], "tools": None, "add_generation_prompt": True}
+    with contextlib.closing(TemplateProcess(TEMPLATE)) as process:
+        text = process.render(variables)
+        assert text == Template(TEMPLATE).render(variables) and "ä\udc80" in text
+        process.close()
+        assert process.render(variables) == text  # with nobody to ask
+        assert process.render({**variables, "add_generation_prompt": False}) != text  # one is started again
 
 
 def test_a_good_template_passes_and_is_tried_once() -> None:
