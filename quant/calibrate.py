@@ -15,11 +15,10 @@ import numpy as np
 
 from agent.errors import ModelUnavailable, UsageError
 from agent.ipc.messages import from_base64
-from agent.model.gguf_header import GgufHeader, read_header
+from agent.model.admission import admit
+from agent.model.gguf_header import GgufHeader
 from agent.model.machine import available_bytes
 from agent.model.memory import GIB, Setup, estimate
-from agent.model.model_facts import read_facts
-from agent.model.template_trial import try_template
 from agent.model.worker_process import WorkerProcess
 from agent.types import JsonObject
 from quant.calibrate_worker import COMMAND
@@ -75,8 +74,7 @@ def used_matrices(header: GgufHeader) -> list[str]:
 async def calibrate(options: Options, on_progress: Progress) -> Outcome:
     """Measure and write. Raises UsageError, ModelFileError, ModelUnavailable, FrogError, OSError."""
     check_target(options.model, options.target)
-    header = read_header(options.model)
-    try_template(read_facts(header).template)
+    header = admit(options.model)
     sources = _whole_paths(options.sources)
     read_conversations(sources)  # so that a wrong name is said before minutes are spent
     n_ctx = min(header.number("context_length") or CONTEXT_TOKENS, options.context_tokens or CONTEXT_TOKENS)

@@ -100,23 +100,27 @@ def check_room(needed_bytes: int, free_bytes: int, folder: Path) -> None:
         )
 
 
-async def quantize(options: Options, on_progress: Progress) -> Outcome:
-    """Quantize. Raises UsageError, ModelFileError, ModelUnavailable (the process died), FrogError, OSError."""
+async def quantize(options: Options, on_progress: Progress, worker: WorkerProcess | None = None) -> Outcome:
+    """Quantize, in a process that was started for it before (it goes on) or in one of its own.
+
+    Raises UsageError, ModelFileError, ModelUnavailable (the process died), FrogError, OSError.
+    """
     check_paths(options.source, options.target)
     header = await asyncio.to_thread(read_header, options.source)
     work = _Work(options, header, on_progress)
     part = _part_of(options.target)
     stop = threading.Event()
     hashing = asyncio.create_task(asyncio.to_thread(_hash, options.source, stop))
-    worker = await WorkerProcess.start(COMMAND)
+    process = worker or await WorkerProcess.start(COMMAND)
     try:
-        await work.plan(worker)
+        await work.plan(process)
         check_room(work.size_bytes, shutil.disk_usage(options.target.parent).free, options.target.parent)
-        await work.run(worker, part)
+        await work.run(process, part)
         outcome = await asyncio.to_thread(work.finish, part, await hashing)
     finally:
         stop.set()
-        await worker.close()
+        if worker is None:
+            await process.close()
         await asyncio.gather(hashing, return_exceptions=True)
         _remove(part)
     return outcome

@@ -49,6 +49,7 @@ class Quantizer:
         self._log = _Log()
         self._callback = self._lib.llama_log_callback(self._log.write)
         self._lib.llama_log_set(self._callback, ctypes.c_void_p(0))
+        self.imatrix = imatrix
         self.means = {} if imatrix is None else read_imatrix(imatrix).means()
         self.build = engine_build()
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from agent.errors import ModelFileError, UsageError
+from agent.model.admission import check_header
 from agent.model.gguf_header import BLOCKS, GgufHeader, TensorInfo, tensor_bytes
 from quant.quantize_auto import AUTO_KINDS, Candidate, TooSmallError, choose, weight_of
 from quant.quantize_types import KIND_NAMES, KINDS, NEEDS_IMPORTANCE, PLAIN_KINDS, Keep
@@ -22,18 +23,12 @@ _ALIGNMENT = 32
 
 
 def check_source(header: GgufHeader, *, requantize: bool) -> None:
-    """Raises ModelFileError for what cannot be quantized, UsageError for what is quantized already."""
-    kind = header.text("general.type") or "model"
-    if header.number("split.count") > 1 or int(header.metadata.get("split.count", 0) or 0) > 1:
+    """Raises ModelFileError for what cannot serve or be quantized, UsageError for what is quantized already."""
+    check_header(header)
+    if header.metadata.get("split.count", 1) != 1:
         raise ModelFileError(
             f"{header.path} is one part of a model in several files",
             "Join them first: `llama-gguf-split --merge FIRST OUT` of llama.cpp.",
-        )
-    if kind != "model" or not header.architecture or header.number("block_count") < 1 or not header.tensors:
-        what = {"adapter": "an adapter (LoRA)", "imatrix": "an importance matrix", "mmproj": "a projector for images"}
-        raise ModelFileError(
-            f"{header.path} is {what.get(kind, 'no language model')}, not a model to quantize",
-            "Give a model as GGUF; `frog-lsp model convert` makes one of a checkpoint.",
         )
     quantized = [tensor for tensor in header.tensors if tensor.kind not in PLAIN_KINDS]
     if quantized and not requantize:

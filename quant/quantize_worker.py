@@ -25,7 +25,7 @@ def main() -> None:
 
 
 class QuantizeWorker(Worker):
-    """Holds the importance matrix after `look`."""
+    """Holds the importance matrix that was asked for last."""
 
     def __init__(self, requests: BinaryIO, answers: BinaryIO) -> None:
         super().__init__(requests, answers)
@@ -40,7 +40,7 @@ class QuantizeWorker(Worker):
                 f"llama-cpp-python is not there or does not load: {error}",
                 "Install it; it is compiled once, which takes some minutes. The README says how.",
             ) from error
-        if self._quantizer is None:
+        if self._quantizer is None or self._quantizer.imatrix != params["imatrix"]:
             self._quantizer = Quantizer(params["imatrix"])
         return self._quantizer
 
