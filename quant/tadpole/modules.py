@@ -88,6 +88,14 @@ _RIGHT_ERROR = {"name": "!NameError", "stale": "!NameError", "self": "!NameError
                 "attr": "!AttributeError"}  # fmt: skip
 
 
+def _equal(got: str, expected: str) -> bool:
+    """Whether two literals are equal, as 50 and 50.0 are."""
+    try:
+        return bool(ast.literal_eval(got) == ast.literal_eval(expected))
+    except (ValueError, SyntaxError):
+        return False
+
+
 def _failing(good: Source, bad: str, family: str) -> tuple[str, str, str, str] | None:
     """The first test that fails as the family should: what is tested, expression, expected, got."""
     for tested, expressions in good.tests.items():
@@ -96,7 +104,7 @@ def _failing(good: Source, bad: str, family: str) -> tuple[str, str, str, str] |
             if expected.startswith("!"):
                 continue
             got = outcome(bad, expression)
-            if got != expected:
+            if got != expected and not _equal(got, expected):
                 right = _RIGHT_ERROR.get(family)
                 if (right and not got.startswith(right)) or (not right and got.startswith("!NameError")):
                     return None
