@@ -21,6 +21,10 @@ LONGEST_BATCH_S = 0.15
 """Where a decode cannot be stopped in its middle, a micro-batch takes no longer: a cancel waits for one of them."""
 
 _CACHE_TYPES: dict[CacheType, int] = {"f16": 1, "q8_0": 8}  # ggml_type
+# Bytes that are not filled yet, as C code makes them; nobody else sees them before they are.
+_new_bytes = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_char_p, ctypes.c_ssize_t)(
+    ("PyBytes_FromStringAndSize", ctypes.pythonapi)
+)
 _SEQUENCE = 0
 _ABORTED = 2  # what llama_decode returns when the abort callback said so
 
@@ -196,27 +200,24 @@ class Context:
         if not self._needs_state:
             return b""
         flags = self._lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
-        size = int(self._lib.llama_state_seq_get_size_ext(self.raw, _SEQUENCE, flags))
-        buffer = (ctypes.c_uint8 * size)()
-        n = int(self._lib.llama_state_seq_get_data_ext(self.raw, buffer, size, _SEQUENCE, flags))
-        if n != size:
-            raise DecodeError(f"saving the state gave {n} of {size} bytes")
-        return bytes(buffer)
+        return self._save(flags)
 
     def save_all(self) -> bytes:
         """The whole state, attention cache included: what `restore_all` makes the memory from again."""
-        size = int(self._lib.llama_state_seq_get_size_ext(self.raw, _SEQUENCE, 0))
-        buffer = (ctypes.c_uint8 * size)()
-        n = int(self._lib.llama_state_seq_get_data_ext(self.raw, buffer, size, _SEQUENCE, 0))
+        return self._save(0)
+
+    def _save(self, flags: int) -> bytes:
+        size = int(self._lib.llama_state_seq_get_size_ext(self.raw, _SEQUENCE, flags))
+        state: bytes = _new_bytes(None, size)  # 50 MiB: a copy of them takes as long as all the rest
+        n = int(self._lib.llama_state_seq_get_data_ext(self.raw, _pointer(state), size, _SEQUENCE, flags))
         if n != size:
-            raise DecodeError(f"saving the whole state gave {n} of {size} bytes")
-        return bytes(buffer)
+            raise DecodeError(f"saving the state gave {n} of {size} bytes")
+        return state
 
     def restore_all(self, state: bytes, n_tokens: int) -> bool:
         """Fill an emptied memory with a whole state of `n_tokens` tokens; where that fails it is empty, and False."""
         self.clear()
-        buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
-        n = int(self._lib.llama_state_seq_set_data_ext(self.raw, buffer, len(state), _SEQUENCE, 0))
+        n = int(self._lib.llama_state_seq_set_data_ext(self.raw, _pointer(state), len(state), _SEQUENCE, 0))
         if n == len(state) and self.n_held == n_tokens:
             return True
         self.clear()
@@ -226,9 +227,8 @@ class Context:
         """Go back to a saved state of `n_tokens` tokens. False: it cannot be done, and the memory must be cleared."""
         self._n_last = 0
         if self._needs_state:
-            buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
             flags = self._lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
-            n = int(self._lib.llama_state_seq_set_data_ext(self.raw, buffer, len(state), _SEQUENCE, flags))
+            n = int(self._lib.llama_state_seq_set_data_ext(self.raw, _pointer(state), len(state), _SEQUENCE, flags))
             if n != len(state):
                 return False
         removed = bool(self._lib.llama_memory_seq_rm(self._memory, _SEQUENCE, n_tokens, -1))
@@ -238,6 +238,11 @@ class Context:
         """Forget everything."""
         self._n_last = 0
         self._lib.llama_memory_clear(self._memory, True)
+
+
+def _pointer(data: bytes) -> Any:
+    """To the bytes themselves, for C code that reads them, or fills what `_new_bytes` made."""
+    return ctypes.cast(ctypes.c_char_p(data), ctypes.POINTER(ctypes.c_uint8))
 
 
 def fit_batch(time_s: Callable[[int], float], most_tokens: int) -> int:
