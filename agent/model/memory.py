@@ -15,8 +15,14 @@ from agent.model.gguf_header import GgufHeader
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 CacheType = Literal["f16", "q8_0"]
 
-CHECKPOINT_BYTES = 384 * MIB
-"""The budget of saved states in the worker: seven of the 4B model's 50.25 MiB."""
+CHECKPOINT_BYTES = 160 * MIB
+"""The budget of saved states in the worker: three of the 4B model's 50.25 MiB.
+
+That are the ones that a conversation goes back to: behind the tools, behind the issue, before the last turn.
+"""
+
+MARKS = 3
+"""States of a turn whose calls are repaired while they are written: two that are kept, and one in the making."""
 
 SMALLEST_CONTEXT = 2048
 ENOUGH_CONTEXT = 65_536
@@ -40,8 +46,9 @@ class MemoryNeed:
     """What a model needs, in bytes, part by part.
 
     `weights_bytes` are mapped from the file; `repacked_bytes` are copies for the processor; `state_bytes` is the
-    recurrent state with those kept for taking drafts back; `bytes_per_token` of the context are the attention cache
-    and the mask; `compute_bytes` what one micro-batch needs beside; `process_bytes` are Python and llama.cpp.
+    recurrent state with those kept for taking drafts back; `checkpoints_bytes` are copies of it to go back to, at most;
+    `bytes_per_token` of the context are the attention cache and the mask; `compute_bytes` what one micro-batch needs
+    beside; `process_bytes` are Python and llama.cpp.
     """
 
     weights_bytes: int
@@ -103,7 +110,7 @@ def estimate(header: GgufHeader, setup: Setup | None = None, *, n_rs_seq: int = 
         weights_bytes=header.tensor_bytes,
         repacked_bytes=sum(header.matrix_bytes.get(kind, 0) for kind in _REPACKED_TYPES) if setup.repack else 0,
         state_bytes=state * n_sequences * (1 + n_rs_seq),
-        checkpoints_bytes=min(CHECKPOINT_BYTES, 64 * state),
+        checkpoints_bytes=min(CHECKPOINT_BYTES, 64 * state) + MARKS * state,
         compute_bytes=setup.batch_tokens * _compute_bytes_per_token(header),
         process_bytes=_PROCESS_BYTES + _VOCABULARY_BYTES * header.lengths.get("tokenizer.ggml.tokens", 0),
         kv_bytes_per_token=int(n_attention * _kv_values_per_layer(header) * kv_bits / 8),

@@ -12,7 +12,7 @@ from agent.model import locate as place
 from agent.model.client import WorkerOptions
 from agent.model.gguf_header import GgufHeader, read_header
 from agent.model.ledger import Ledger
-from agent.model.memory import GIB, MIB, CacheType, Setup, estimate, plan_context
+from agent.model.memory import CHECKPOINT_BYTES, GIB, MARKS, MIB, CacheType, Setup, estimate, plan_context
 from agent.model.model_facts import read_facts
 from agent.model.sampling import Sampling, read_sampling
 from agent.types import ModelSpec
@@ -55,6 +55,8 @@ def test_the_estimate_of_the_real_shape() -> None:
     assert estimate(REAL, n_rs_seq=3).state_bytes == 4 * need.state_bytes
     assert estimate(REAL, n_sequences=2, n_rs_seq=1).state_bytes == 4 * need.state_bytes
     assert need.repacked_bytes == 1_700_000_000
+    assert need.checkpoints_bytes == CHECKPOINT_BYTES + MARKS * need.state_bytes  # kept ones, and those of a turn
+    assert 3 * need.state_bytes + 3 * 4096 <= CHECKPOINT_BYTES  # behind the tools, behind the issue, before the turn
     assert estimate(REAL, Setup(repack=False)).repacked_bytes == 0
     small = estimate(REAL, Setup(batch_tokens=64))
     assert small.compute_bytes == need.compute_bytes // 4
