@@ -8,7 +8,7 @@ from typing import Any, cast, get_args
 from agent.config import load_user_config, user_config_path
 from agent.errors import UsageError
 from agent.trajectory import KEEP_DAYS
-from agent.types import CacheChoice, FlashAttention, JailBackend, JailSettings, Limits, ModelSpec
+from agent.types import CacheChoice, FlashAttention, JailBackend, JailSettings, Limits, ModelSpec, Speculation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +44,9 @@ def defaults_from(config: dict[str, Any]) -> Defaults:
     cache_type = read("model.cacheType", str, "auto")
     if cache_type not in get_args(CacheChoice):
         raise _wrong("model.cacheType", f"one of {', '.join(get_args(CacheChoice))}")
+    speculation = read("model.speculation", (bool, str), "auto")
+    if not isinstance(speculation, bool) and speculation != "auto":
+        raise _wrong("model.speculation", "auto, true or false")
     paths = read("jail.readOnlyPaths", list, [])
     if not all(isinstance(path, str) for path in paths):
         raise _wrong("jail.readOnlyPaths", "a list of paths")
@@ -60,6 +63,7 @@ def defaults_from(config: dict[str, Any]) -> Defaults:
             cache_type=cast("CacheChoice", cache_type),
             batch_tokens=read("model.batchTokens", int, None),
             repairs_calls=read("model.repairCalls", bool, True),
+            speculation=cast("Speculation", speculation),
         ),
         limits=Limits(
             max_steps=read("limits.maxSteps", int, limits.max_steps),
@@ -93,8 +97,8 @@ class _Reader:
         value = self._config.get(key, nested.get(name) if isinstance(nested, dict) else None)
         if value is None:
             return default
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            kinds = kind if isinstance(kind, tuple) else (kind,)
+        kinds = kind if isinstance(kind, tuple) else (kind,)
+        if not isinstance(value, kind) or (isinstance(value, bool) and bool not in kinds):
             raise _wrong(key, " or ".join(item.__name__ for item in kinds))
         if isinstance(value, int | float) and value <= 0 and (group == "limits" or key in _ABOVE_0):
             raise _wrong(key, "a number above 0")

@@ -136,11 +136,12 @@ def _engine(*, is_needed: bool) -> Iterator[Finding]:
 def _model(defaults: Defaults) -> Iterator[Finding]:
     if defaults.model.kind != "worker":
         return
-    from agent.model_report import report_model
+    from agent.model_report import report_drafts, report_model
 
     report = report_model(defaults.model.path, defaults.limits)
     yield Finding(name="model", status="ok", message=report.file, hint=report.hint)
     yield Finding(name="memory", status=report.memory_status, message=report.memory, hint=report.memory_hint)
+    yield Finding(name="drafts", status="ok", message=report_drafts(report.path, defaults.model.speculation))
 
 
 def _endpoint(defaults: Defaults, *, is_asked: bool) -> Iterator[Finding]:

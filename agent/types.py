@@ -58,6 +58,9 @@ FlashAttention = Literal["auto", "on", "off"]
 CacheChoice = Literal["auto", "f16", "q8_0"]
 """What the attention cache holds its values in: 16 bits, 8 bits, or what fits in memory."""
 
+Speculation = Literal["auto"] | bool
+"""Whether tokens are drafted; "auto": where it was measured to pay."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelSpec:
@@ -66,7 +69,8 @@ class ModelSpec:
     `path` is a GGUF file or a catalog name for "worker" (None: the configured or bundled one), and a
     file of turns for "scripted". `name` is the model's name at the endpoint. `n_threads`, `n_gpu_layers`,
     `flash_attention`, `cache_type` and `batch_tokens` (prompt tokens read at a time) are for the worker (None, "auto":
-    as the machine has it), and `repairs_calls` whether it repairs calls while they are written.
+    as the machine has it), `repairs_calls` says whether it repairs calls while they are written, `speculation` whether
+    it drafts tokens.
     """
 
     kind: Literal["worker", "endpoint", "scripted"] = "worker"
@@ -80,6 +84,7 @@ class ModelSpec:
     cache_type: CacheChoice = "auto"
     batch_tokens: int | None = None
     repairs_calls: bool = True
+    speculation: Speculation = "auto"
 
 
 JailBackend = Literal["auto", "namespaces", "bwrap", "landlock", "files"]

@@ -94,7 +94,11 @@ class ModelGroup(Group):
     batch_tokens: OptionalWhole = Field(
         default=None, ge=1, description="Prompt tokens read at a time; null: 256, fewer where memory is short."
     )
-    speculation: Speculation = Field(default="auto", description="Speculative decoding. No effect yet.")
+    speculation: Speculation = Field(
+        default="auto",
+        description="Draft tokens that repeat what was read, and keep those that the model picks too: true, false, or "
+        "auto: where it was measured to pay.",
+    )
     repair_calls: bool = Field(default=True, description="Repair tool calls while the model writes them.")
 
     def to_spec(self) -> ModelSpec:
@@ -111,6 +115,7 @@ class ModelGroup(Group):
             cache_type=self.cache_type,
             batch_tokens=self.batch_tokens,
             repairs_calls=self.repair_calls,
+            speculation=self.speculation,
         )
 
 

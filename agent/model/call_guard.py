@@ -156,6 +156,11 @@ class CallGuard:
             return piece.startswith(b"<") and self.text.endswith(b"\n")
         return False
 
+    def may_want_mark(self, before: bytes, piece: bytes) -> bool:
+        """Whether `wants_mark` may say yes to `piece`, somewhere ahead, behind a token with the text `before`."""
+        is_tag = piece.lstrip().startswith(b"<tool_call") or piece == b"<"
+        return self._repairs and (is_tag or (piece.startswith(b"<") and before.endswith(b"\n")))
+
     def offer(self, piece: bytes) -> Rewrite | None:
         """Take the text of the next token, or say what is to be instead; then nothing was taken."""
         size, place, scan = len(self.text), self._place, self._scan

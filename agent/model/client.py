@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from agent.config import cache_dir
-from agent.errors import ModelUnavailable, UsageError
+from agent.errors import ContextTooLarge, ModelUnavailable, UsageError
 from agent.model.admission import admit
+from agent.model.batch_costs import costs_folder
 from agent.model.chat_format import complete_thinking
 from agent.model.gguf_header import GgufHeader
 from agent.model.keeper import WorkerKeeper
@@ -19,6 +20,7 @@ from agent.model.machine import available_bytes, physical_cores
 from agent.model.memory import GIB, CacheType, ContextPlan, plan_context
 from agent.model.model_facts import ModelFacts, read_facts
 from agent.model.presence import Holder, other_holders
+from agent.model.speculation import MOST_DRAFTED
 from agent.model.tool_calls import Finish, parse
 from agent.model.worker_process import WorkerProcess
 from agent.observations import with_nudge
@@ -32,11 +34,13 @@ from agent.types import (
     ModelInfo,
     ModelSpec,
     Observation,
+    Speculation,
     ToolCall,
     Turn,
     Usage,
 )
 
+DRAFT_STATES = (MOST_DRAFTED, 3, 1)
 SMALL_BYTES = 64 << 20  # below, threads wait for each other longer than they work: 100 times slower on a busy machine
 
 
@@ -50,6 +54,7 @@ class WorkerOptions:
     cache_type: CacheChoice = "auto"
     batch_tokens: int | None = None
     repairs_calls: bool = True
+    speculation: Speculation = "auto"
 
     @classmethod
     def of(cls, model: ModelSpec) -> WorkerOptions:
@@ -61,6 +66,7 @@ class WorkerOptions:
             cache_type=model.cache_type,
             batch_tokens=model.batch_tokens,
             repairs_calls=model.repairs_calls,
+            speculation=model.speculation,
         )
 
     @property
@@ -132,7 +138,7 @@ class WorkerModel:
         if self._worker is None:
             self._worker = await WorkerProcess.start()
         others = await asyncio.to_thread(other_holders, self._worker.pid)
-        plan = self._plan(header, others)
+        plan, n_rs_seq = self._plan(header, others)
         self._worker.on_notification = self._notified
         opened = await self._ask(
             "open",
@@ -148,7 +154,10 @@ class WorkerModel:
                     "micro_batch_tokens": plan.setup.batch_tokens,
                     "cache_type": plan.setup.cache_type,
                     "flash_attention": self._options.flash_attention,
+                    "n_rs_seq": n_rs_seq,
                 },
+                "speculation": self._options.speculation,
+                "costs": str(costs_folder()),
                 "need_bytes": plan.need.total_bytes(plan.n_ctx),
                 "prefixes": str(cache_dir() / "prefixes"),
                 "sampling": asdict(facts.sampling),
@@ -169,10 +178,14 @@ class WorkerModel:
             notes=(*plan.notes, *map(_describe, others)),
         )
 
-    def _plan(self, header: GgufHeader, others: Sequence[Holder]) -> ContextPlan:
-        """Raises ContextTooLarge, ModelUnavailable."""
+    def _plan(self, header: GgufHeader, others: Sequence[Holder]) -> tuple[ContextPlan, int]:
+        """The plan, and the states to keep for taking drafts back: as many as leave everything else as it is.
+
+        Raises ContextTooLarge, ModelUnavailable.
+        """
         room = available_bytes() + (self._keeper.held_bytes if self._keeper else 0)
-        try:
+
+        def plan(n_rs_seq: int) -> ContextPlan:
             return plan_context(
                 header,
                 self._limits.context_tokens,
@@ -180,7 +193,11 @@ class WorkerModel:
                 self._context_is_explicit,
                 cache_types=self._options.cache_types,
                 batch_tokens=self._options.batch_tokens,
+                n_rs_seq=n_rs_seq,
             )
+
+        try:
+            return plan_drafts(plan, is_wanted=self._options.speculation is not False)
         except ModelUnavailable as error:
             if others:
                 error.hint = f"{' '.join(map(_describe, others))} {error.hint}"
@@ -274,6 +291,20 @@ class WorkerModel:
             self._on_note(str(params["text"]))
         elif method == "loading" and self._on_loading is not None:
             self._on_loading(float(params["share"]))
+
+
+def plan_drafts(plan: Callable[[int], ContextPlan], *, is_wanted: bool) -> tuple[ContextPlan, int]:
+    """The plan with the most states for drafts that neither shorten the context nor change how it is kept; pure.
+
+    `plan` makes one with so many states. Raises what it raises without any.
+    """
+    plain = plan(0)
+    for n_rs_seq in DRAFT_STATES if is_wanted else ():
+        with contextlib.suppress(ContextTooLarge, ModelUnavailable):
+            found = plan(n_rs_seq)
+            if (found.n_ctx, found.setup) == (plain.n_ctx, plain.setup):
+                return found, n_rs_seq
+    return plain, 0
 
 
 def _look_at(file: ModelFile) -> tuple[GgufHeader, ModelFacts]:

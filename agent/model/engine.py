@@ -58,6 +58,7 @@ class Engine:
         self._n_unkept_prefix = 0
         self._is_sound = True
         self._costs = costs
+        self.n_rs_seq = tuning.n_rs_seq
         self._most_drafted = tuning.n_rs_seq if costs is not None else 0
         self._length: DraftLength | None = None
         self._ahead: list[int] = []  # drafted, decoded behind the ledger's tokens, not sampled yet
@@ -114,10 +115,11 @@ class Engine:
         """The next token, from the logits of the ledger's last one."""
         return sampler.sample(self._context.raw, self._row)
 
-    def put(self, token: int, *, most_ahead: int) -> None:
+    def put(self, token: int, *, most_ahead: int, ends_before: Callable[[int, int], bool] = lambda *_: False) -> None:
         """Append a token that was sampled; it is decoded, with a draft of what follows, where no draft had it.
 
-        At most `most_ahead` tokens are drafted. Raises DecodeError.
+        At most `most_ahead` tokens are drafted, and none from where `ends_before` (a token, the next) is true: there
+        a mark will be wanted, which is of the last token decoded. Raises DecodeError.
         """
         if self._ahead and self._ahead[0] == token:
             del self._ahead[0]
@@ -128,7 +130,11 @@ class Engine:
                 self._learn(failed=False)
             return
         self._drop_ahead(failed=True)
-        self._decode([token], self._draft(token, most_ahead))
+        draft = self._draft(token, most_ahead)
+        pairs = zip([token, *draft], draft, strict=False)
+        n_drafted = next((i for i, pair in enumerate(pairs) if ends_before(*pair)), len(draft))
+        self._n_ahead = n_drafted
+        self._decode([token], draft[:n_drafted])
 
     def begin_turn(self) -> None:
         """Forget how good drafts were: so that the same turn is drafted in the same way when it is made again."""
@@ -167,7 +173,7 @@ class Engine:
         if found is None:
             return ()
         n_drafted = self._length.choose(found.kind, len(found.tokens))
-        self._ahead_kind, self._n_ahead = found.kind, n_drafted
+        self._ahead_kind = found.kind
         return found.tokens[:n_drafted]
 
     def _drop_ahead(self, *, failed: bool = False) -> None:

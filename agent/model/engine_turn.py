@@ -174,8 +174,14 @@ class _Turn:
         room = self._append((token,))
         if room <= 0:
             return False
-        self._engine.put(token, most_ahead=min(room - 1, self._max_tokens - self._n_spent))
+        most_ahead = min(room - 1, self._max_tokens - self._n_spent)
+        self._engine.put(token, most_ahead=most_ahead, ends_before=self._may_want_mark)
         return True
+
+    def _may_want_mark(self, token: int, following: int) -> bool:
+        """Whether a mark may be wanted before `following`, in a text that is not written yet."""
+        piece = self._engine.vocab.piece
+        return self._steering.guard.may_want_mark(piece(token), piece(following))
 
     def _put(self, tokens: Sequence[int]) -> bool:
         """Append tokens to the turn and decode them; False where the context has no room for them."""

@@ -23,6 +23,7 @@ from agent.ipc.messages import check_hello, hello_params
 from agent.types import JsonObject, Observation, ToolCall, Turn
 
 if TYPE_CHECKING:
+    from agent.model.batch_costs import CostStore
     from agent.model.engine import Engine
     from agent.model.engine_chat import Conversation
     from agent.model.engine_context import LoadedModel, Tuning
@@ -134,6 +135,7 @@ class Worker:
             from agent.model.engine import Engine
             from agent.model.engine_chat import Conversation
             from agent.model.engine_context import LoadedModel, Tuning
+            from agent.model.engine_speculation import tune_drafts
         except (ImportError, OSError) as error:
             raise ModelUnavailable(
                 f"llama-cpp-python is not there or does not load: {error}",
@@ -147,7 +149,7 @@ class Worker:
         info = os.stat(params["path"])
         model_key = (params["path"], info.st_mtime_ns, info.st_size, params["gpu_layers"], params["repack"])
         tuning = Tuning(**params["tuning"])
-        engine_key = (params["n_ctx"], params["n_threads"], tuning)
+        engine_key = (params["n_ctx"], params["n_threads"], tuning, params.get("speculation"))
         is_kept = self._model is not None and model_key == self._model_key
         if self._template is None or self._template.source != params["template"]:
             if self._template is not None:
@@ -170,7 +172,16 @@ class Worker:
             if self._engine is not None:
                 self._engine.close()
             self._engine = None
-            self._prefixes = self._open_prefixes(params, info, tuning)
+            facts = _facts(params, info)
+            tuning, costs = tune_drafts(
+                self._model,
+                tuning,
+                n_threads=params["n_threads"],
+                is_forced=params.get("speculation") is True,
+                store=_open_costs(params, facts, tuning),
+                abort=self._abort,
+            )
+            self._prefixes = self._open_prefixes(params, facts, tuning)
             self._engine = Engine(
                 self._model,
                 n_ctx=params["n_ctx"],
@@ -178,28 +189,28 @@ class Worker:
                 abort=self._abort,
                 tuning=tuning,
                 prefixes=self._prefixes,
+                costs=costs,
             )
             self._engine_key = engine_key
         vocab = self._model.vocab
         template = ChatFormat(params["template"], bos=vocab.bos, ends=vocab.ends, renderer=self._template)
         sampling = Sampling(**params["sampling"])
         self._chat = Conversation(self._engine, template, sampling, repairs_calls=params["repairs_calls"])
-        return {"n_ctx": self._engine.n_ctx, "opens_thinking": template.opens_thinking, "was_loaded": is_kept}
+        return {
+            "n_ctx": self._engine.n_ctx,
+            "opens_thinking": template.opens_thinking,
+            "was_loaded": is_kept,
+            "n_rs_seq": self._engine.n_rs_seq,
+        }
 
-    def _open_prefixes(self, params: JsonObject, info: os.stat_result, tuning: Tuning) -> PrefixStore | None:
+    def _open_prefixes(self, params: JsonObject, facts: JsonObject, tuning: Tuning) -> PrefixStore | None:
         """The kept beginnings of this model file, in this build, with this cache."""
-        from agent.model.engine_library import engine_build
         from agent.model.prefixes import PrefixStore
 
         if params["prefixes"] is None:
             return None
-        with open(params["path"], "rb") as file:
-            header = hashlib.sha256(file.read(params["header_bytes"])).hexdigest()
-        facts = {
-            "model": [info.st_size, info.st_mtime_ns, header],
-            "build": engine_build(),
-            "cache": [tuning.cache_type, tuning.flash_attention, tuning.n_rs_seq, params["gpu_layers"]],
-        }
+        cache = [tuning.cache_type, tuning.flash_attention, tuning.n_rs_seq, params["gpu_layers"]]
+        facts = {**facts, "cache": cache}
         return PrefixStore(Path(params["prefixes"]), facts, on_note=lambda text: self._notify("note", text=text))
 
     def _begin(self, params: JsonObject) -> JsonObject:
@@ -309,6 +320,25 @@ class _PacedPrefill:
         if now_s - self._last_s >= PROGRESS_EVERY_S or done == total:
             self._last_s = now_s
             self._notify("prefill", done=done, total=total)
+
+
+def _facts(params: JsonObject, info: os.stat_result) -> JsonObject:
+    """What tells this model file, in this build of the engine, from every other."""
+    from agent.model.engine_library import engine_build
+
+    with open(params["path"], "rb") as file:
+        header = hashlib.sha256(file.read(params["header_bytes"])).hexdigest()
+    return {"model": [info.st_size, info.st_mtime_ns, header], "build": engine_build()}
+
+
+def _open_costs(params: JsonObject, facts: JsonObject, tuning: Tuning) -> CostStore:
+    """What batches cost with this model, on so many threads."""
+    from agent.model.batch_costs import CostStore
+
+    way = [tuning.cache_type, tuning.flash_attention, tuning.n_rs_seq, params["gpu_layers"], params["repack"]]
+    return CostStore(
+        Path(params.get("costs", "")), params["path"], {**facts, "way": way, "n_threads": params["n_threads"]}
+    )
 
 
 def _observations(params: JsonObject) -> list[Observation]:
