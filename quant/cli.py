@@ -13,7 +13,7 @@ from agent.errors import UsageError
 from agent.model.admission import admit
 from agent.model.installed import InstalledModel, find_installed, installed_models
 from agent.model.locate import BUNDLED, DEMONSTRATION_NAMES, ModelFile
-from quant import quantize_cli, synth_cli
+from quant import compare_cli, quantize_cli, synth_cli
 from quant.catalog import CatalogEntry, find_entry, load_catalog, recommend
 from quant.progress import ByteProgress
 
@@ -45,6 +45,8 @@ def add_parsers(subparsers: Any) -> None:
     synth_cli.add_arguments(synth)
     quantize = add("quantize", "make a smaller model of one in BF16, F16 or F32", quantize_cli.run)
     quantize_cli.add_arguments(quantize)
+    compare = add("compare", "compare two models over recorded runs: probabilities and tool calls", compare_cli.run)
+    compare_cli.add_arguments(compare)
     consent = add("consent", "agree that runs may send text to an endpoint that is not on this machine", _consent)
     consent.add_argument("url", metavar="URL")
     consent.add_argument("--withdraw", action="store_true", help="no longer agree")

@@ -6,7 +6,7 @@ exactly as a run does it. Pure but for reading the files.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -55,15 +55,17 @@ class Tokenizer(Protocol):
         ...
 
 
-def read_conversations(sources: Sequence[str]) -> list[Conversation]:
+def read_conversations(
+    sources: Sequence[str], *, on_skip: Callable[[str], None] = lambda _: None
+) -> list[Conversation]:
     """The conversations of files, folders and the words above, in order, each only once.
 
-    In a folder, files that are no trajectories are passed over. Raises UsageError for a file that cannot be read, and
-    where nothing is found.
+    In a folder, files that are no trajectories are passed over, and `on_skip` gets what is wrong with each. Raises
+    UsageError for a file that cannot be read, and where nothing is found.
     """
     found: dict[tuple[object, ...], Conversation] = {}
     for source in sources:
-        for name, trajectory in _read(source):
+        for name, trajectory in _read(source, on_skip):
             for conversation in conversations_of(name, trajectory):
                 found.setdefault(_content(conversation), conversation)
     if not found:
@@ -127,13 +129,15 @@ def _content(conversation: Conversation) -> tuple[object, ...]:
     return (conversation.system, conversation.user, *turns)
 
 
-def _read(source: str) -> Iterator[tuple[str, Trajectory]]:
+def _read(source: str, on_skip: Callable[[str], None]) -> Iterator[tuple[str, Trajectory]]:
     path = {BUNDLED: BUNDLED_RUNS, RECORDED: trajectories_dir()}.get(source) or Path(source).expanduser()
+    if source == RECORDED and not path.exists():
+        return
     if not path.is_dir():
         yield path.stem, read_trajectory(path)
         return
     for file in sorted(path.glob("*.jsonl")):
         try:
             yield file.stem, read_trajectory(file)
-        except UsageError:
-            continue
+        except UsageError as error:
+            on_skip(error.message)
