@@ -20,7 +20,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast lint format editors bubblewrap bench build vscode vscode-schema vscode-modules clean
+.PHONY: help setup demo test test-fast lint format editors bubblewrap oracle bench build vscode vscode-schema vscode-modules clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -62,10 +62,13 @@ editors: | $(UV) ## install the real editors that the tests drive, in build/edit
 bubblewrap: | $(UV) ## install bubblewrap, for the tests of the jail's second backend (as root)
 	@$(BOOT)/bin/python tests/jail/install.py
 
+oracle: | $(UV) ## make the environment of llama.cpp's own converter, for the tests of model convert, in build/oracle
+	@$(BOOT)/bin/python tests/oracle/install.py build/oracle
+
 test-fast: setup vscode-modules ## the inner loop: no editors, no long runs (under 3 minutes)
 	@$(PYTEST) -q -m "not slow and not editor"
 
-test: lint editors bubblewrap vscode ## everything: linters, unit, property, jail, model, end-to-end and editor tests
+test: lint editors bubblewrap oracle vscode ## everything: linters, unit, property, jail, model, end-to-end and editor tests
 	@$(PYTEST) -q
 
 bench: setup ## one table of ratios against named baselines; writes build/bench.json

@@ -13,7 +13,7 @@ from agent.errors import UsageError
 from agent.model.admission import admit
 from agent.model.installed import InstalledModel, find_installed, installed_models
 from agent.model.locate import BUNDLED, DEMONSTRATION_NAMES, ModelFile
-from quant import compare_cli, quantize_cli, synth_cli
+from quant import compare_cli, convert_cli, quantize_cli, synth_cli
 from quant.catalog import CatalogEntry, find_entry, load_catalog, recommend
 from quant.progress import ByteProgress
 
@@ -43,6 +43,8 @@ def add_parsers(subparsers: Any) -> None:
     use.add_argument("model", metavar="NAME_OR_PATH", help="a kept model, or a GGUF file")
     synth = add("synth", "make a model of random weights, for measuring and for tests", synth_cli.run)
     synth_cli.add_arguments(synth)
+    convert = add("convert", convert_cli.WHAT, convert_cli.run)
+    convert_cli.add_arguments(convert)
     quantize = add("quantize", "make a smaller model of one in BF16, F16 or F32", quantize_cli.run)
     quantize_cli.add_arguments(quantize)
     compare = add("compare", "compare two models over recorded runs: probabilities and tool calls", compare_cli.run)
