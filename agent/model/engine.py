@@ -16,7 +16,7 @@ from agent.model.engine_sampling import Sampler
 from agent.model.ledger import Ledger
 from agent.model.memory import CHECKPOINT_BYTES
 from agent.model.prefixes import PrefixStore
-from agent.model.speculation import BatchCosts, DraftLength, look_up
+from agent.model.speculation import LOOK_BACK_TOKENS, SEPARATOR, TOKEN_BYTES, BatchCosts, DraftLength, look_up, pack
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +64,7 @@ class Engine:
         self._ahead: list[int] = []  # drafted, decoded behind the ledger's tokens, not sampled yet
         self._ahead_kind = self._n_ahead = 0  # of the draft that `_ahead` is the rest of
         self._row = -1
+        self._sources = bytearray()
         self.n_decodes = self.drafted_tokens = self.accepted_tokens = 0
 
     def close(self) -> None:
@@ -136,6 +137,20 @@ class Engine:
         self._n_ahead = n_drafted
         self._decode([token], draft[:n_drafted])
 
+    @property
+    def drafts(self) -> bool:
+        """Whether tokens are drafted at all."""
+        return self._most_drafted > 0
+
+    def add_source(self, tokens: Sequence[int]) -> None:
+        """A text that may be repeated from here on, beside what is in the ledger; the oldest ones go."""
+        self._sources += pack([SEPARATOR, *tokens, SEPARATOR])
+        del self._sources[: max(0, len(self._sources) - LOOK_BACK_TOKENS * TOKEN_BYTES)]
+
+    def clear_sources(self) -> None:
+        """Another conversation has other texts."""
+        self._sources.clear()
+
     def begin_turn(self) -> None:
         """Forget how good drafts were: so that the same turn is drafted in the same way when it is made again."""
         self._length = DraftLength(self._costs) if self._costs is not None else None
@@ -169,7 +184,7 @@ class Engine:
         n_most = min(n_most, self._most_drafted)
         if n_most < 1 or self._length is None:
             return ()
-        found = look_up(self.ledger.packed, token, n_most)
+        found = look_up(self.ledger.packed, token, n_most, self._sources)
         if found is None:
             return ()
         n_drafted = self._length.choose(found.kind, len(found.tokens))

@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from agent.errors import ContextOverflow, ModelQueryError
-from agent.model.chat_format import ChatFormat
+from agent.model.chat_format import ChatFormat, Part
 from agent.model.coercion import DEFAULT_TYPES, read_types
 from agent.model.engine import Engine
 from agent.model.engine_context import DecodeAbortedError, DecodeError
 from agent.model.engine_sampling import Sampler
 from agent.model.engine_turn import generate_turn
 from agent.model.sampling import Sampling
+from agent.model.speculation import without_line_numbers
 from agent.model.steering import THOUGHT_SHARE, Steering
 from agent.model.tool_calls import Finish
 from agent.model.wire_parts import wire_parts
@@ -79,6 +80,7 @@ class Conversation:
             (i for i, (a, b) in enumerate(zip(tokens, through_issue, strict=False)) if a != b), len(through_issue)
         )
         self._pending, self._n_prefix = tokens, len(before)
+        self._engine.clear_sources()
         self._marks = [len(before), n_issue - _MARGIN_TOKENS]
         self._end_token = None
         self._n_reused, self._n_left_over, self._n_asked = 0, 0, None
@@ -96,6 +98,7 @@ class Conversation:
             made = tuple(vocab.tokenize_parts(wire_parts(text)))
         self._pending += made
         self._pending += vocab.tokenize_parts(self._chat.suffix(observations))
+        self._add_sources(observations)
 
     def generate(
         self,
@@ -130,6 +133,7 @@ class Conversation:
         n_counted = self._n_left_over or int(pending[0] == self._end_token)  # as completion, with the last turn
         n_new = self._n_asked or self._n_reused + len(pending) - n_counted
         question, self._n_asked = [*engine.ledger.tokens, *pending], n_new
+        self._add_sources(observations)
         try:
             self._read(pending, on_prefill)
             steering = self._steering(max_tokens, thought_tokens)
@@ -173,6 +177,13 @@ class Conversation:
         self._marks = [n for n in self._marks if n > n_there]
         self._n_reused = n_there
         return tokens[n_there:]
+
+    def _add_sources(self, observations: Sequence[Observation]) -> None:
+        """What was read, as it would be written again."""
+        for item in observations if self._engine.drafts else ():
+            if item.tool == "Read":
+                text = without_line_numbers(item.text)
+                self._engine.add_source(self._engine.vocab.tokenize_parts([Part(text, trusted=False)]))
 
     def _counts(self) -> tuple[int, int, int]:
         ledger = self._engine.ledger

@@ -2,18 +2,21 @@
 
 An edit repeats what was read: what followed the same tokens earlier in the conversation is a draft of what comes now.
 A draft is decoded together with the token before it, and of it only stays what the sampler then picks by itself, so
-drafts change the time that a turn takes and not its text. The patterns and the number of tokens looked back over were
-chosen on an Edit that repeats a function of 60 lines from what Read showed, line numbers and all.
+drafts change the time that a turn takes and not its text. What Read shows has line numbers, and behind them other
+tokens than the file has: it is looked up without them too, which makes a function that is written again from it 2.2
+times as fast with the costs of a laptop, where 1.5 came of the numbered lines alone.
 """
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 TOKEN_BYTES = array("i").itemsize
+SEPARATOR = -1
 MOST_DRAFTED = 7
 """Tokens of one draft: each costs another recurrent state, 50 MiB of the 4B model."""
 
@@ -26,6 +29,7 @@ MEASURED_SIZES = (1, 2, 4, 8)
 LEAST_GAIN = 1.1
 """A machine where the best draft, all of it right, is not so many times faster than single tokens drafts nothing."""
 
+_LINE_NUMBER = re.compile(r"^[0-9]+\. ", re.MULTILINE)
 _PATTERNS = (16, 8, 4, 3)  # tokens that must be the same before a draft, the longest first
 _PRIORS = {16: 0.9, 8: 0.8, 4: 0.6, 3: 0.5}  # the share that is right, before anything is known of a turn
 _OTHER_PRIOR = 0.7
@@ -46,26 +50,43 @@ def pack(tokens: Sequence[int]) -> bytes:
     return array("i", tokens).tobytes()
 
 
-def look_up(packed: bytes | bytearray, token: int, n_most: int) -> Draft | None:
+def look_up(packed: bytes | bytearray, token: int, n_most: int, sources: bytes | bytearray = b"") -> Draft | None:
     """What followed the last place in `packed` whose tokens are those at its end with `token` behind them.
 
-    Of the lengths of patterns the longest that is found counts. None where there is nothing.
+    `sources` are other texts to look in, each between two `SEPARATOR`. Of the lengths of patterns the longest that is
+    found counts. None where there is nothing.
     """
     n_tokens = len(packed) // TOKEN_BYTES
     begin = max(0, n_tokens - LOOK_BACK_TOKENS) * TOKEN_BYTES
     last = pack([token])
     for n in _PATTERNS:
-        if n > n_tokens or n_most < 1:
+        if n > n_tokens + 1 or n_most < 1:
             continue
         pattern = bytes(packed[(n_tokens - n + 1) * TOKEN_BYTES :]) + last
-        end = len(packed)
-        while (at := packed.rfind(pattern, begin, end)) >= 0 and at % TOKEN_BYTES:
-            end = at + len(pattern) - 1  # in the middle of tokens
-        if at >= 0:
-            start = at + len(pattern)
-            found = (packed + last)[start : start + n_most * TOKEN_BYTES]
+        start = _find(packed, pattern, begin)
+        if start >= 0:
+            found = (packed[start : start + n_most * TOKEN_BYTES] + last)[: n_most * TOKEN_BYTES]
             return Draft(tokens=tuple(array("i", bytes(found))), kind=n)
+        start = _find(sources, pattern, 0)
+        if start >= 0:
+            behind = array("i", bytes(sources[start : start + n_most * TOKEN_BYTES]))
+            tokens = tuple(behind[: behind.index(SEPARATOR)] if SEPARATOR in behind else behind)
+            if tokens:
+                return Draft(tokens=tokens, kind=n)
     return None
+
+
+def _find(packed: bytes | bytearray, pattern: bytes, begin: int) -> int:
+    """Where the last place with the pattern ends; -1 where there is none."""
+    end = len(packed)
+    while (at := packed.rfind(pattern, begin, end)) >= 0 and at % TOKEN_BYTES:
+        end = at + len(pattern) - 1  # in the middle of tokens
+    return at + len(pattern) if at >= 0 else -1
+
+
+def without_line_numbers(observation: str) -> str:
+    """What Read showed, as it is in the file: so is it repeated, and so are its tokens."""
+    return _LINE_NUMBER.sub("", observation)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

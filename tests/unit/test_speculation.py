@@ -16,12 +16,14 @@ from agent.model.speculation import (
     LOOK_BACK_TOKENS,
     MEASURED_SIZES,
     MOST_DRAFTED,
+    SEPARATOR,
     BatchCosts,
     Draft,
     DraftLength,
     look_up,
     measure_costs,
     pack,
+    without_line_numbers,
 )
 
 CPU = BatchCosts(by_size={1: 1.0, 4: 1.6, 8: 3.4})
@@ -72,6 +74,20 @@ def test_a_draft_is_always_a_part_of_the_conversation() -> None:
             assert any(said[i : i + len(pattern)] == pattern for i in range(len(tokens) - found.kind + 1))
         elif n_most:
             assert not any(said[i : i + 3] == said[-3:] for i in range(len(tokens) - 2)) or len(said) < 3
+
+
+def test_a_source_is_looked_in_behind_the_conversation() -> None:
+    sources = pack([SEPARATOR, 7, 1, 2, 3, 4, 5, 6, SEPARATOR, SEPARATOR, 2, 3, 4, SEPARATOR])
+    assert look_up(pack([1, 2]), 3, 5, sources) == Draft(tokens=(4, 5, 6), kind=3)
+    assert look_up(pack([1, 2, 3, 9, 1, 2]), 3, 1, sources) == Draft(tokens=(9,), kind=3)
+    assert look_up(pack([7, 7, 1, 2]), 3, 1, sources) == Draft(tokens=(4,), kind=4)
+    assert look_up(pack([2, 3]), 4, 5, sources) is None  # the source ends there
+
+
+def test_what_read_showed_is_as_in_the_file_without_its_numbers() -> None:
+    assert without_line_numbers("a.py\n9. def f():\n10.     return 1\n11. \n12. x = 3. 4") == (
+        "a.py\ndef f():\n    return 1\n\nx = 3. 4"
+    )
 
 
 def test_costs_between_measured_sizes_lie_on_a_line() -> None:
