@@ -5,10 +5,9 @@ A file that no catalog has is named `OWNER/REPOSITORY/FILE.gguf`, with `@REVISIO
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,6 @@ _BUNDLED = Path(__file__).with_name("catalog.json")
 _DIRECT = re.compile(
     r"(?P<repository>[\w.-]+/[\w.-]+)/(?P<file>[^@]+\.gguf)(?:@(?P<revision>[\w./-]+))?", re.IGNORECASE
 )
-_GIB = 1 << 30
-SMALL_MACHINE_BYTES = 7 * _GIB  # below, Q4_K_M (4.6 GiB resident) leaves too little beside an editor
 UNKNOWN_LICENCE = "not known here: see the page of the repository"
 
 
@@ -28,7 +25,9 @@ UNKNOWN_LICENCE = "not known here: see the page of the repository"
 class CatalogEntry:
     """One file on the hub. `size_bytes` is about right unless `size_is_exact` (0: not known); `sha256` may be unknown.
 
-    `revision` is a branch, a tag or a commit; a branch is pinned to its commit at the first download.
+    `revision` is a branch, a tag or a commit; a branch is pinned to its commit at the first download. For `model plan`
+    before a download: `matrix_bytes` of all matrices but the embedding of tokens by the type of tensor ("q4_k"), the
+    type of the embedding, and `serves`, false for a file that other builds are made of.
     """
 
     name: str
@@ -43,6 +42,9 @@ class CatalogEntry:
     licence: str = UNKNOWN_LICENCE
     use: str = ""
     default: bool = False
+    serves: bool = True
+    matrix_bytes: Mapping[str, int] = field(default_factory=dict, hash=False)
+    embedding_type: str = ""
 
 
 def load_catalog() -> list[CatalogEntry]:
@@ -53,6 +55,13 @@ def load_catalog() -> list[CatalogEntry]:
     entries = {entry.name: entry for entry in _read_entries(_BUNDLED)}
     entries.update({entry.name: entry for entry in _read_entries(user_catalog_path())})
     return list(entries.values())
+
+
+def load_shapes() -> dict[str, dict[str, Any]]:
+    """The metadata of the models that the bundled catalog has builds of, by `source_model`; for `model plan`."""
+    shapes = load_json_object(_BUNDLED).get("shapes", {})
+    assert isinstance(shapes, dict)
+    return shapes
 
 
 def user_catalog_path() -> Path:
@@ -90,20 +99,13 @@ def find_entry(name: str, catalog: Iterable[CatalogEntry]) -> CatalogEntry:
     )
 
 
-def recommend(catalog: Iterable[CatalogEntry], memory_bytes: int | None = None) -> CatalogEntry:
-    """The build for this machine (`memory_bytes` in all): the default, or the smallest where memory is short."""
-    entries = list(catalog)
-    default = next((entry for entry in entries if entry.default), entries[0])
-    total = _memory_bytes() if memory_bytes is None else memory_bytes
-    if total >= SMALL_MACHINE_BYTES:
-        return default
-    same = [entry for entry in entries if entry.source_model == default.source_model and entry.size_bytes]
-    return min(same, key=lambda entry: entry.size_bytes, default=default)
-
-
-def _memory_bytes() -> int:
-    """The memory of this machine."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+_KINDS: dict[str, type] = {
+    "size_bytes": int,
+    "size_is_exact": bool,
+    "default": bool,
+    "serves": bool,
+    "matrix_bytes": dict,
+}
 
 
 def _read_entries(path: Path) -> list[CatalogEntry]:
@@ -117,11 +119,13 @@ def _read_entry(path: Path, row: Any) -> CatalogEntry:
     try:
         entry = CatalogEntry(**row)
         for key, value in row.items():
-            kind = {"size_bytes": int, "size_is_exact": bool, "default": bool}.get(key, str)
+            kind = _KINDS.get(key, str)
             if not isinstance(value, kind) and not (key == "sha256" and value is None):
                 raise TypeError(f"`{key}` has the wrong type")
     except TypeError as error:
         raise UsageError(f"{path}: an entry is not right: {error}", f"Repair or remove {path}.") from error
+    if not all(isinstance(n_bytes, int) and n_bytes >= 0 for n_bytes in entry.matrix_bytes.values()):
+        raise UsageError(f"{path}: `matrix_bytes` of {entry.name} are not numbers of bytes", f"Repair {path}.")
     if not re.fullmatch(r"[\w][\w.+-]*", entry.name) or ".." in entry.file.split("/"):
         raise UsageError(f"{path}: {entry.name!r} is no name of a model", "Names have letters, digits, `.`, `-`, `_`.")
     return entry

@@ -13,8 +13,8 @@ from agent.errors import UsageError
 from agent.model.admission import admit
 from agent.model.installed import InstalledModel, find_installed, installed_models
 from agent.model.locate import BUNDLED, DEMONSTRATION_NAMES, ModelFile
-from quant import compare_cli, convert_cli, quantize_cli, synth_cli
-from quant.catalog import CatalogEntry, find_entry, load_catalog, recommend
+from quant import calibrate_cli, compare_cli, convert_cli, plan_cli, quantize_cli, synth_cli
+from quant.catalog import CatalogEntry, find_entry, load_catalog
 from quant.progress import ByteProgress
 
 
@@ -32,6 +32,8 @@ def add_parsers(subparsers: Any) -> None:
     pull = add("pull", "get a model, go on with an interrupted download, or check one that is kept", _pull)
     pull.add_argument("name", nargs="?", metavar="NAME", help="a name of `model list`, or OWNER/REPOSITORY/FILE.gguf")
     pull.add_argument("--from", dest="source", metavar="PATH", help="take the file from PATH, with no network")
+    plan = add("plan", plan_cli.WHAT, plan_cli.run)
+    plan_cli.add_arguments(plan)
     add("list", "list the catalog and the kept models", _list)
     path = add("path", "print the file of a kept model", _path)
     path.add_argument("name", metavar="NAME")
@@ -47,6 +49,8 @@ def add_parsers(subparsers: Any) -> None:
     convert_cli.add_arguments(convert)
     quantize = add("quantize", "make a smaller model of one in BF16, F16 or F32", quantize_cli.run)
     quantize_cli.add_arguments(quantize)
+    calibrate = add("calibrate", "measure on recorded runs what matters in a model, for quantize", calibrate_cli.run)
+    calibrate_cli.add_arguments(calibrate)
     compare = add("compare", "compare two models over recorded runs: probabilities and tool calls", compare_cli.run)
     compare_cli.add_arguments(compare)
     consent = add("consent", "agree that runs may send text to an endpoint that is not on this machine", _consent)
@@ -67,15 +71,21 @@ def _pull(arguments: argparse.Namespace) -> int:
     else:
         from quant.pull import pull
 
-        entry = find_entry(arguments.name, catalog) if arguments.name else recommend(catalog)
-        if not arguments.name:
-            say(f"for this machine: {entry.name} ({entry.use})\n")
+        entry = find_entry(arguments.name, catalog) if arguments.name else _recommended(catalog)
         say(f"{entry.name} from {entry.repository}\nlicence: {entry.licence}\n")
         with ByteProgress(entry.name) as progress:
             model = pull(entry, on_progress=progress.update, on_note=progress.note)
     _answer(arguments, {"model": _describe(model)}, f"{model.path}\n")
     say(f"{model.size_bytes:,} bytes, sha256 {model.sha256}\nUse it: `frog-lsp model use {model.name}`\n")
     return EXIT_OK
+
+
+def _recommended(catalog: list[CatalogEntry]) -> CatalogEntry:
+    entry, reasons = plan_cli.choose_build(catalog, lambda text: say(f"{text}\n"))
+    if entry is None:
+        raise UsageError(f"no build is recommended for this machine. {reasons}", "Name one: see `frog-lsp model plan`.")
+    say(f"for this machine: {entry.name}. {reasons}\n")
+    return entry
 
 
 def _import(arguments: argparse.Namespace, catalog: list[CatalogEntry]) -> InstalledModel:

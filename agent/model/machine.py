@@ -15,6 +15,13 @@ def available_bytes() -> int:
     return min(int(psutil.virtual_memory().available), _cgroup_room_bytes())
 
 
+def total_bytes() -> int:
+    """All the memory that programs may have here, in bytes."""
+    limits = [_read_number(folder / "memory.max") for folder in _cgroup_folders()]
+    limits += [_read_number(folder / "memory.limit_in_bytes") for folder in _cgroup_folders("memory")]
+    return min([int(psutil.virtual_memory().total), *(limit for limit in limits if limit is not None)])
+
+
 def physical_cores() -> int:
     """Cores that this process may use, hyper-threads not counted: more threads make decoding slower."""
     logical = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

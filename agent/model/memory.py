@@ -103,7 +103,7 @@ class ContextPlan:
 def estimate(header: GgufHeader, setup: Setup | None = None, *, n_rs_seq: int = 0, n_sequences: int = 1) -> MemoryNeed:
     """Estimate from the metadata. `n_rs_seq` states are kept for each sequence beside its own."""
     setup = setup or Setup()
-    n_attention, n_recurrent = _layers(header)
+    n_attention, n_recurrent = count_layers(header)
     state = n_recurrent * _state_bytes_per_layer(header)
     kv_bits = _CACHE_BITS[setup.cache_type]
     return MemoryNeed(
@@ -198,7 +198,7 @@ def _fits_blocks(header: GgufHeader) -> bool:
     return all(size % _Q8_BLOCK == 0 for size in _head_sizes(header))
 
 
-def _layers(header: GgufHeader) -> tuple[int, int]:
+def count_layers(header: GgufHeader) -> tuple[int, int]:
     """The numbers of attention layers and of recurrent layers."""
     n_layers = header.number("block_count") - header.number("nextn_predict_layers")
     interval = header.number("full_attention_interval", _INTERVAL)

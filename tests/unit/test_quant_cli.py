@@ -14,7 +14,7 @@ from agent.config import load_user_config, save_user_config, user_config_path
 from agent.errors import UsageError
 from agent.model.installed import find_installed, installed_models, models_dir
 from lsp_server.cli import main
-from quant.catalog import find_entry, load_catalog, recommend, user_catalog_path
+from quant.catalog import find_entry, load_catalog, user_catalog_path
 from tests.gguf_files import make_gguf
 
 Q4 = "FrogNano-4B-2609-Q4_K_M"
@@ -201,13 +201,6 @@ def test_names() -> None:
         find_entry("nope", catalog)
 
 
-def test_the_recommendation_follows_the_memory() -> None:
-    catalog = load_catalog()
-    assert recommend(catalog, 16 << 30).name == Q4
-    assert recommend(catalog, 6 << 30).name == "FrogNano-4B-2609-IQ4_XS"
-    assert recommend(catalog).name.startswith("FrogNano-4B-2609")
-
-
 def test_the_users_own_catalog() -> None:
     user_catalog_path().parent.mkdir(parents=True)
     mine = {"name": "mine", "repository": "me/mine", "file": "mine.gguf"}
@@ -227,6 +220,7 @@ def test_the_users_own_catalog() -> None:
         '{"models": [{"name": "x"}]}',
         '{"models": [{"name": "x", "repository": "a/b", "file": "x.gguf", "more": 1}]}',
         '{"models": [{"name": "x", "repository": "a/b", "file": "x.gguf", "size_bytes": "many"}]}',
+        '{"models": [{"name": "x", "repository": "a/b", "file": "x.gguf", "matrix_bytes": {"q8_0": "1"}}]}',
         '{"models": [{"name": "../x", "repository": "a/b", "file": "x.gguf"}]}',
         '{"models": [{"name": "x", "repository": "a/b", "file": "../x.gguf"}]}',
     ],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pty
 import shutil
 import signal
 import subprocess
@@ -19,7 +20,7 @@ import pytest
 import quant.store
 from agent.errors import DownloadError, FrogError, ModelFileError
 from agent.model.installed import find_installed, installed_models, models_dir
-from quant.catalog import CatalogEntry
+from quant.catalog import CatalogEntry, user_catalog_path
 from quant.pull import MAX_FAILURES, pull
 from quant.store import remove
 from tests.gguf_files import make_gguf
@@ -249,6 +250,7 @@ def test_a_disk_that_fills_up_meanwhile(hub: HubServer, data: bytes) -> None:
     [
         (401, "", "401"),
         (401, "RepoNotFound", "no repository"),
+        (401, "GatedRepo", "gated"),
         (403, "GatedRepo", "gated"),
         (404, "EntryNotFound", "does not exist"),
         (404, "RevisionNotFound", "does not exist"),
@@ -360,6 +362,53 @@ def test_two_commands_at_once_get_it_once(hub: HubServer, data: bytes) -> None:
     assert len(hub.seen_cdn) == 1
 
 
+def test_without_a_name_it_takes_what_the_plan_recommends(
+    hub: HubServer, data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The catalog's own builds, all of them one small file of the hub here; no engine, so by memory alone."""
+    bundled = json.loads((ROOT / "quant" / "catalog.json").read_text())["models"]
+    here = {"repository": ENTRY.repository, "file": FILE, "size_is_exact": False}
+    user_catalog_path().parent.mkdir(parents=True)
+    user_catalog_path().write_text(json.dumps({"models": [{**row, **here} for row in bundled]}))
+    monkeypatch.setenv("LLAMA_CPP_LIB_PATH", str(tmp_path / "none"))
+    code, out, err = finish(command(hub, "pull", "--json"))
+    assert code == 0, err
+    model = json.loads(out)["model"]
+    plan = json.loads(finish(command(hub, "plan", "--json"))[1])
+    assert model["name"] == plan["recommendation"]["name"] and Path(model["path"]).read_bytes() == data
+    assert f"for this machine: {model['name']}. " in err and "GiB of memory" in err
+    assert "MIT in the header of the model card, Apache-2.0 in its text" in err  # both licences, before the download
+
+
+def test_a_terminal_gets_a_bar_and_a_file_gets_lines(hub: HubServer) -> None:
+    hub.faults.bytes_per_s = 2_000_000
+    code, _, err = finish(command(hub, "pull", NAME))
+    tenths = [line for line in err.splitlines() if line.startswith("tiny-Q8_0: ")]
+    assert code == 0 and 3 <= len(tenths) <= 11 and tenths[-1].startswith("tiny-Q8_0: 100 % of ")
+    remove("tiny-Q8_0")
+    ours, theirs = pty.openpty()
+    environment = {
+        **os.environ,
+        "HF_ENDPOINT": hub.endpoint,
+        "PYTHONPATH": str(ROOT),
+        "TERM": "xterm",
+        "COLUMNS": "100",
+    }
+    argv = [sys.executable, "-m", "lsp_server.cli", "model", "pull", NAME]
+    with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        shown = b""
+        try:
+            while piece := os.read(ours, 65_536):
+                shown += piece
+        except OSError:
+            pass  # what Linux says at the end of a terminal
+        finally:
+            os.close(ours)
+        assert process.wait(60) == 0
+    assert "━".encode() in shown and b"MB/s" in shown and b" % of " not in shown
+
+
 def test_errors_of_a_command(hub: HubServer) -> None:
     hub.faults.hub_status = 500
     code, out, err = finish(command(hub, "pull", NAME, "--json"))
@@ -373,11 +422,11 @@ def test_what_cannot_serve_is_refused_before_it_is_all_there(hub: HubServer, tmp
     hub.files[FILE] = lora.read_bytes()
     hub.faults.bytes_per_s = 8 << 20
     came: list[int] = []
-    with pytest.raises(ModelFileError, match="tiny-Q8_0.gguf is an adapter") as caught:
+    with pytest.raises(ModelFileError, match=r"tiny-Q8_0\.gguf is an adapter") as caught:
         get(on_progress=lambda done, _: came.append(done))
     assert caught.value.hint and left_behind() == [] and installed_models() == {}
     assert max(came, default=0) < len(hub.files[FILE]) // 8
     hub.files[FILE] = make_gguf(tmp_path / "b.gguf", template=None).read_bytes()  # smaller than the first look
-    with pytest.raises(ModelFileError, match="tiny-Q8_0.gguf has no chat template"):
+    with pytest.raises(ModelFileError, match=r"tiny-Q8_0\.gguf has no chat template"):
         get()
     assert left_behind() == []
