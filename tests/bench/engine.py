@@ -47,7 +47,9 @@ class Size:
     n_threads: int = 1  # two that wait for each other on a busy machine would measure the machine
 
 
-LARGE = Size(n_ctx=8192, n_turns=30, tokens_per_turn=2, n_prompt=128, n_decoded=8, rounds=1, n_threads=physical_cores())
+LARGE = Size(
+    n_ctx=8192, n_turns=30, tokens_per_turn=2, n_prompt=256, n_decoded=24, rounds=2, n_threads=physical_cores()
+)
 
 
 def rows() -> list[Row]:

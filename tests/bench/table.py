@@ -15,11 +15,11 @@ class Row:
     """One line of the table.
 
     `value` is in `unit`; "x" is a ratio to `baseline` measured in the same run. `target` is a bound
-    in words, `ok` whether it was met (None: reported only).
+    in words, `ok` whether it was met (None: reported only). A `value` of None was not measured; `baseline` says why.
     """
 
     row: str
-    value: float
+    value: float | None
     unit: str
     baseline: str
     target: str
@@ -39,6 +39,11 @@ def at_least(row: str, value: float, unit: str, bound: float, baseline: str = ""
 def reported(row: str, value: float, unit: str, baseline: str = "") -> Row:
     """A row without a target."""
     return Row(row, round(value, 3), unit, baseline, "", None)
+
+
+def left_out(row: str, why: str) -> Row:
+    """A row that cannot be measured here."""
+    return Row(row, None, "", f"left out: {why}", "", None)
 
 
 def paired_medians(measures: Sequence[Callable[[], float]], rounds: int) -> list[float]:
@@ -67,6 +72,8 @@ def render(rows: Sequence[Row]) -> str:
     """The table as text, one line a row."""
     head = ("row", "value", "unit", "target", "met", "baseline")
     met = {True: "yes", False: "NO", None: ""}
-    cells = [head] + [(r.row, f"{r.value:g}", r.unit, r.target, met[r.ok], r.baseline) for r in rows]
+    cells = [head] + [
+        (r.row, "-" if r.value is None else f"{r.value:g}", r.unit, r.target, met[r.ok], r.baseline) for r in rows
+    ]
     widths = [max(len(line[i]) for line in cells) for i in range(len(head))]
     return "\n".join("  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in cells)

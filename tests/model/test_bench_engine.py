@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,11 +36,11 @@ def test_a_slowed_engine_misses_its_targets(path: Path, monkeypatch: pytest.Monk
     size = Size(n_ctx=2048, n_prompt=256, n_decoded=16, rounds=1)
     decode = Engine._decode
 
-    def slow(engine: Engine, tokens: Sequence[int]) -> None:
+    def slow(engine: Engine, tokens: Sequence[int], *more: Any) -> None:
         until = time.process_time() + 0.01 * len(tokens)
         while time.process_time() < until:
             pass
-        decode(engine, tokens)
+        decode(engine, tokens, *more)
 
     with loaded(path) as model:
         fast = by_name(speed("medium", model, size))
@@ -65,6 +67,18 @@ async def test_the_counts_are_met_in_real_processes(path: Path, tmp_path: Path) 
     wrong = judge("medium", "prefix-tokens-in-run-2", 1, "tokens")
     assert wrong.ok is False
     assert found["growth-of-12-runs"].ok is True, found["growth-of-12-runs"]
+
+
+def test_what_cannot_be_measured_is_a_row_with_its_reason(tmp_path: Path) -> None:
+    from tests.bench.rivals import SERVER, served
+    from tests.bench.table import render, write_json
+
+    rows = served(tmp_path, str(tmp_path / "none"))
+    assert [row.value for row in rows] == [None, None] and all(SERVER in row.baseline for row in rows)
+    assert [row.ok for row in rows] == [None, None]
+    assert " -  " in render(rows)
+    write_json(rows, tmp_path / "rows.json")
+    assert json.loads((tmp_path / "rows.json").read_text())[0]["value"] is None
 
 
 def test_every_target_is_judged_both_ways() -> None:
