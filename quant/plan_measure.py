@@ -49,12 +49,11 @@ class MeasureError(Exception):
 
 def measure(kinds: Collection[int], n_threads: int, folder: Path, *, with_attention: bool) -> dict[str, Any]:
     """Ask a process of its own; the answer has the keys of `answer`. Raises MeasureError."""
-    question = {
-        "kinds": sorted(kinds),
-        "n_threads": n_threads,
-        "folder": str(folder),
-        "with_attention": with_attention,
-    }
+    with tempfile.TemporaryDirectory(dir=folder, prefix="measure-") as own:
+        return _ask({"kinds": sorted(kinds), "n_threads": n_threads, "folder": own, "with_attention": with_attention})
+
+
+def _ask(question: dict[str, Any]) -> dict[str, Any]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     command = [sys.executable, "-I", "-c", _ASK]
     try:
@@ -84,10 +83,9 @@ def answer() -> None:
 
     question = json.loads(sys.stdin.buffer.read())
     begun_s, begun_busy = time.perf_counter(), _busy_s(psutil.cpu_times()) - time.process_time()
-    with tempfile.TemporaryDirectory(dir=question["folder"], prefix="measure-") as folder:
-        made = _Measure(Path(folder), question["n_threads"])
-        values = {str(kind): made.values(kind) for kind in question["kinds"]}
-        attention = {kind: made.attention(kind) for kind in _CHUNKS} if question["with_attention"] else {}
+    made = _Measure(Path(question["folder"]), question["n_threads"])
+    values = {str(kind): made.values(kind) for kind in question["kinds"]}
+    attention = {kind: made.attention(kind) for kind in _CHUNKS} if question["with_attention"] else {}
     busy_s = _busy_s(psutil.cpu_times()) - time.process_time() - begun_busy
     share = busy_s / ((time.perf_counter() - begun_s) * (psutil.cpu_count() or 1))
     said = {

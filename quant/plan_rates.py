@@ -61,7 +61,9 @@ def expected_speed(header: GgufHeader, cache_type: CacheType, n_ctx: int, rates:
     read_s = _sum(layers, {kind: pace.read_s for kind, pace in known.items()})
     write_s = _sum(_added(layers, head), {kind: pace.write_s for kind, pace in known.items()})
     n_attention, _ = count_layers(header)
-    queries = n_attention * header.number("attention.head_count", 1) * header.number("attention.key_length", 128)
+    n_heads = max(1, header.number("attention.head_count", 1))
+    head_size = header.number("attention.key_length", header.number("embedding_length") // n_heads)
+    queries = n_attention * n_heads * head_size
     attention = rates.attention[cache_type]
     return Speed(
         read=1 / read_s,

@@ -14,6 +14,7 @@ from agent.model.template_trial import try_template
 
 _OTHER_MODEL = "Use a language model with tools in its chat template, such as `frog-lsp model pull` gets."
 _PARTNER = "Give the language model that it belongs to, not this file."
+_WHOLE = "Get the model in one file, or join its parts with `llama-gguf-split --merge`."
 _INSTRUCT = "Use an instruction-tuned model with tool use, such as `frog-lsp model pull` gets."
 
 _EMBEDDING = "an embedding model: it gives numbers for a text, and writes none"
@@ -55,8 +56,8 @@ def refuse(header: GgufHeader) -> Refusal | None:
         return Refusal(reason=f"is {what}", hint=hint)
     if header.text("adapter.type"):
         return Refusal(reason=f"is {_TYPES['adapter'][0]}", hint=_PARTNER)
-    if isinstance(part, int) and part > 0:
-        return Refusal(reason=f"is part {part + 1} of {n_parts} of a model", hint="Name the first part.")
+    if isinstance(n_parts, int) and isinstance(part, int) and n_parts > 1:
+        return Refusal(reason=f"is part {part + 1} of {n_parts} of a model", hint=_WHOLE)
     if not architecture:
         return Refusal(reason="is no language model: it names no architecture", hint=_OTHER_MODEL)
     named = f"(architecture {architecture})"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import stat
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -190,7 +191,7 @@ def read_partial_header(path: str | os.PathLike[str], size_bytes: int) -> GgufHe
 def _opened(name: str) -> Iterator[tuple[int, int]]:
     """The descriptor and the size of what begins as a GGUF file does."""
     try:
-        descriptor = os.open(name, os.O_RDONLY)
+        descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK)  # a FIFO would wait for a writer
     except OSError as error:
         raise ModelFileError(
             f"the model file {name} cannot be opened: {error.strerror}",
@@ -199,6 +200,8 @@ def _opened(name: str) -> Iterator[tuple[int, int]]:
     try:
         if os.path.isdir(name):
             raise ModelFileError(f"{name} is a folder, not a model file", "Give the path of a GGUF file in it.")
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ModelFileError(f"{name} is no ordinary file", "Give the path of a GGUF file.")
         _check_beginning(name, os.pread(descriptor, 256, 0))
         yield descriptor, os.fstat(descriptor).st_size
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "translator": ({"architecture": "t5"}, "is an encoder"),
     "drafter": ({"architecture": "eagle3"}, "drafts tokens for another one (architecture eagle3)"),
     "speech": ({"architecture": "wavtokenizer-dec"}, "is a model for speech"),
+    "first part": ({"split__count": 2, "split__no": 0}, "is part 1 of 2 of a model"),
     "second part": ({"split__count": 3, "split__no": 1}, "is part 2 of 3 of a model"),
     "no architecture": ({"architecture": ""}, "names no architecture"),
     "no layers": ({"qwen35__block_count": None}, "has no layers (architecture qwen35)"),
@@ -61,11 +63,17 @@ def test_what_the_header_rules_out(tmp_path: Path, what: str) -> None:
 
 
 def test_what_can_serve_is_let_in(tmp_path: Path) -> None:
-    path = make_gguf(tmp_path / "m.gguf", split__count=2, split__no=0)
+    path = make_gguf(tmp_path / "m.gguf", split__count=1, split__no=0)
     assert repr(admit(path)) == repr(read_header(path))  # a value of it is NaN
     for served in (path, BUNDLED):
         assert refuse(read_header(served)) is None
     assert refuse(replace(read_header(path), n_tensors=0)).reason == "holds a vocabulary and no weights"  # type: ignore[union-attr]
+
+
+def test_what_is_no_file_keeps_nobody_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "m.gguf")
+    with pytest.raises(ModelFileError, match="no ordinary file"):
+        read_header(tmp_path / "m.gguf")
 
 
 @pytest.mark.parametrize(
