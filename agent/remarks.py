@@ -63,3 +63,13 @@ def file_notes(paths: Iterable[str]) -> list[str]:
         return []
     named = ", ".join(others[:3]) + (f" and {len(others) - 3} more" if len(others) > 3 else "")
     return [f"Files that are not Python: {named}; the model was trained on Python."]
+
+
+def demonstration_notes(*, changed: bool) -> list[str]:
+    """What to say of a run of the bundled model: what it is for, where it changed nothing."""
+    if changed:
+        return []
+    return [
+        "The demonstration model only repairs one-line bugs in small Python files, from an issue with an error and its "
+        "file and line, or with a failed test."
+    ]

@@ -26,7 +26,7 @@ from agent.loop import LoopOutcome, run_loop
 from agent.models import choose_model, limits_of
 from agent.prompt import SYSTEM_PROMPT, PromptFile, load_prompt_file, system_prompt, user_prompt
 from agent.protocols import ChatModel
-from agent.remarks import file_notes, issue_notes
+from agent.remarks import demonstration_notes, file_notes, issue_notes
 from agent.resume import check_resumable, replay
 from agent.run_facts import RunFacts, internal_error, reason_of
 from agent.steered import forced_notes
@@ -160,6 +160,9 @@ class Run:
         changes = await asyncio.to_thread(_judged, collected, jail_spec.workspace, spec.issue.text)
         for note in (*changes.notes, *file_notes([*self._touched, *(change.path for change in changes.changes)])):
             self.note(note)
+        if info.demonstration:
+            for note in demonstration_notes(changed=bool(changes.changes)):
+                self.note(note)
         await self._check_after(jail_spec, changes)
         self._facts.changes = changes
         if self._trajectory.error is not None:

@@ -9,7 +9,7 @@ import pytest
 
 from agent.errors import UsageError
 from agent.prompt import SYSTEM_PROMPT, PromptFile, load_prompt_file, system_prompt, user_prompt
-from agent.remarks import file_notes, is_english, issue_notes
+from agent.remarks import demonstration_notes, file_notes, is_english, issue_notes
 from agent.types import Issue
 
 ENGLISH = "When the list is empty, `mean` raises ZeroDivisionError. It should return 0 instead."
@@ -86,3 +86,9 @@ def test_files_that_are_not_python_are_named() -> None:
     assert file_notes(["a.py", "README.md", "data.json", "Makefile"]) == []
     (note,) = file_notes(["src/a.ts", "b.go", "a.py", "c.rs", "d.java"])
     assert "b.go, c.rs, d.java and 1 more" in note
+
+
+def test_the_demonstration_model_says_what_it_is_for_where_it_changed_nothing() -> None:
+    assert demonstration_notes(changed=True) == []
+    (note,) = demonstration_notes(changed=False)
+    assert "one-line bugs in small Python files" in note
