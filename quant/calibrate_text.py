@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from agent.model.chat_format import ChatFormat
 from agent.model.engine_vocab import Vocab
 from agent.model.model_facts import ModelFacts
+from agent.model.template_process import TemplateProcess
 from quant.transcripts import read_conversations, render
 
 
@@ -15,11 +17,12 @@ def render_all(sources: Sequence[str], facts: ModelFacts, vocab: Vocab) -> list[
 
     Raises UsageError, ModelFileError.
     """
-    chat = ChatFormat(facts.template, bos=vocab.bos, ends=vocab.ends)
-    return [
-        render(conversation, chat, vocab, system=facts.system_prompt, tools=facts.tools).tokens
-        for conversation in read_conversations(sources)
-    ]
+    with contextlib.closing(TemplateProcess(facts.template)) as process:
+        chat = ChatFormat(facts.template, bos=vocab.bos, ends=vocab.ends, renderer=process)
+        return [
+            render(conversation, chat, vocab, system=facts.system_prompt, tools=facts.tools).tokens
+            for conversation in read_conversations(sources)
+        ]
 
 
 def cut_evenly(lengths: Sequence[int], most: int) -> list[int]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from agent.errors import UsageError
+from agent.errors import ModelFileError, UsageError
 from agent.model.gguf_header import GgufHeader, TensorInfo, read_header
 from quant import gguf_writer
 from quant.gguf_writer import Kind, Value
@@ -62,6 +62,8 @@ def read_imatrix(path: str | os.PathLike[str]) -> ImportanceMatrix:
             raise UsageError(f"{name} is too large to be an importance matrix", _HINT)
         data = Path(name).read_bytes()
         found = _read_gguf(read_header(name), data) if data[:4] == b"GGUF" else _read_legacy(data)
+    except ModelFileError as error:
+        raise UsageError(error.message, _HINT) from error
     except OSError as error:
         raise UsageError(f"the importance matrix {name} cannot be read: {error.strerror or error}", _HINT) from error
     except (struct.error, ValueError) as error:

@@ -12,9 +12,12 @@ FILE_TYPES = {
     "F32": 0, "F16": 1, "BF16": 32, "Q8_0": 7, "Q6_K": 18, "Q5_K_M": 17, "Q5_K_S": 16, "Q5_1": 9, "Q5_0": 8,
     "Q4_K_M": 15, "Q4_K_S": 14, "IQ4_NL": 25, "IQ4_XS": 30, "Q4_1": 3, "Q4_0": 2, "Q3_K_L": 13, "Q3_K_M": 12,
     "Q3_K_S": 11, "IQ3_M": 27, "IQ3_S": 26, "IQ3_XS": 22, "IQ3_XXS": 23, "Q2_K": 10, "Q2_K_S": 21, "IQ2_M": 29,
-    "IQ2_S": 28, "IQ2_XS": 20, "IQ2_XXS": 19, "IQ1_M": 31, "IQ1_S": 24,
+    "IQ2_S": 28, "IQ2_XS": 20, "IQ2_XXS": 19,
 }  # fmt: skip
-"""Numbers of `llama_ftype`: a mix of tensor types under one name. The larger first."""
+"""Numbers of `llama_ftype`: a mix of tensor types under one name. The larger first.
+
+Left out: one and two bits without a codebook, which no small model survives, and types for models made for them.
+"""
 
 ALIASES = {"Q5_K": "Q5_K_M", "Q4_K": "Q4_K_M", "Q3_K": "Q3_K_M", "FP32": "F32", "FP16": "F16"}
 PLAIN_FILE_TYPES = ("F32", "F16", "BF16")
@@ -23,16 +26,27 @@ PLAIN_FILE_TYPES = ("F32", "F16", "BF16")
 KINDS = {
     "F32": 0, "F16": 1, "BF16": 30, "Q8_0": 8, "Q6_K": 14, "Q5_K": 13, "Q5_1": 7, "Q5_0": 6, "Q4_K": 12, "IQ4_NL": 20,
     "IQ4_XS": 23, "Q4_1": 3, "Q4_0": 2, "Q3_K": 11, "IQ3_S": 21, "IQ3_XXS": 18, "Q2_K": 10, "IQ2_S": 22, "IQ2_XS": 17,
-    "IQ2_XXS": 16, "IQ1_M": 29, "IQ1_S": 19,
+    "IQ2_XXS": 16,
 }  # fmt: skip
 """Numbers of `ggml_type`, the types of single tensors."""
 
 KIND_NAMES = {number: name for name, number in KINDS.items()}
 PLAIN_KINDS = (KINDS["F32"], KINDS["F16"], KINDS["BF16"])
-NEEDS_IMPORTANCE = ("IQ3_XXS", "IQ2_S", "IQ2_XS", "IQ2_XXS", "IQ1_M", "IQ1_S")
+NEEDS_IMPORTANCE = ("IQ3_XXS", "IQ2_S", "IQ2_XS", "IQ2_XXS")
 """Types of tensors that llama.cpp refuses to make without an importance matrix."""
 
-_UNITS = {"": 1, "B": 1, "MB": 10**6, "GB": 10**9, "MIB": 1 << 20, "GIB": 1 << 30, "M": 1 << 20, "G": 1 << 30}
+_UNITS = {
+    "": 1,
+    "B": 1,
+    "KB": 1000,
+    "MB": 10**6,
+    "GB": 10**9,
+    "KIB": 1 << 10,
+    "MIB": 1 << 20,
+    "GIB": 1 << 30,
+    "M": 1 << 20,
+    "G": 1 << 30,
+}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([A-Z]*)")
 
 
