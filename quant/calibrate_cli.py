@@ -13,9 +13,11 @@ from agent.model.locate import locate
 from quant.progress import CountProgress
 
 DESCRIPTION = """\
-Measure which columns of a model's matrices matter, by reading runs of an agent: an importance matrix, for
-`frog-lsp model quantize --imatrix`. The file has the format of llama.cpp's llama-imatrix (GGUF) and holds means of
-squares, none of the text. Any build of a model will do, also a quantized one: the matrix fits all of them.
+Measure which columns of a model's matrices matter, by reading runs of an
+agent: an importance matrix, for `frog-lsp model quantize --imatrix`. The file
+has the format of llama.cpp's llama-imatrix (GGUF) and holds means of squares,
+none of the text. Any build of a model will do, also a quantized one: the
+matrix fits all of them.
 """
 
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import textwrap
 from pathlib import Path
 from typing import Any
 
 from agent.cli_parser import EXIT_OK, positive_int, print_json, say, write_stdout
 from agent.errors import UsageError
+from agent.model.locate import locate
 from quant.progress import ByteProgress
 from quant.quantize_types import FILE_TYPES, parse_keep, parse_target
 
 DESCRIPTION = """\
-Make a smaller model of a BF16, F16 or F32 one (or of a quantized one, with --allow-requantize).
+Make a smaller model of a BF16, F16 or F32 one (or of a quantized one, with
+--allow-requantize).
 
-The gates of the delta rule (ssm_alpha, ssm_beta) stay in F32, and vectors such as norms stay as they are. A manifest
-beside the file says what was done.
+The gates of the delta rule (ssm_alpha, ssm_beta) stay in F32, and vectors such
+as norms stay as they are. A manifest beside the file says what was done.
 """
 
 
@@ -26,11 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = (
-        f"Types: {', '.join(FILE_TYPES)}.\n"
-        "With auto:SIZE every matrix gets a type of its own: what each type costs it is measured on some of its rows\n"
-        "(with the importance of its inputs, where --imatrix is given), and the sum is made as small as SIZE allows."
+        textwrap.fill(f"Types: {', '.join(FILE_TYPES)}.", 79)
+        + "\n\nWith auto:SIZE every matrix gets a type of its own: what each type costs it is\n"
+        "measured on some of its rows (with the importance of its inputs, where --imatrix\n"
+        "is given), and the sum is made as small as SIZE allows."
     )
-    parser.add_argument("source", metavar="IN.gguf", help="the model")
+    parser.add_argument("source", metavar="IN.gguf", help="a GGUF file, or a kept model")
     parser.add_argument("target", metavar="OUT.gguf", help="the file to make")
     parser.add_argument("--type", required=True, metavar="TYPE", help="such as Q4_K_M; or auto:3.0GiB, the best mix")
     parser.add_argument("--imatrix", metavar="FILE", help="importance matrix, made by `frog-lsp model calibrate`")
@@ -51,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     from quant.quantize import Options, quantize
 
     options = Options(
-        source=Path(arguments.source).expanduser(),
+        source=Path(locate(arguments.source).path),
         target=Path(arguments.target).expanduser(),
         wanted=parse_target(arguments.type),
         keeps=[parse_keep(text) for text in arguments.keep],
