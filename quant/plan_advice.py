@@ -11,6 +11,9 @@ from quant.plan import RESERVED_BYTES, Build, Machine, Row
 FAST_READ, FAST_WRITE = 150.0, 20.0
 """Tokens a second from which on a larger build is worth its time: a turn still takes well under a minute."""
 
+_FIRST_TOKENS = 10_000
+"""Some files and outputs that a run has read before it edits."""
+
 _KEPT = f"{RESERVED_BYTES / GIB:.0f} GiB left to an editor, tests and the system"
 
 
@@ -45,6 +48,13 @@ def recommend(rows: Sequence[Row], machine: Machine) -> Recommendation:
     ]
     if row.cache_type == "q8_0":
         reasons.append("The cache in 8 bits has half the size, and a long prompt is read more slowly.")
+    if row.speed is not None:
+        minutes = _FIRST_TOKENS / row.speed.read / 60
+        took = f"{minutes:.0f} minutes" if minutes >= 2 else f"{60 * minutes:.0f} seconds"
+        reasons.append(
+            f"It would read {row.speed.read:.0f} and write {row.speed.write:.0f} tokens a second at first: the first "
+            f"{_FIRST_TOKENS:,} tokens of a run take {took}."
+        )
     if row.build.is_here:
         reasons.append("It is here already.")
     return Recommendation(build=row.build, cache_type=row.cache_type, n_ctx=row.most_tokens, reasons=tuple(reasons))

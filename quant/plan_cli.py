@@ -170,7 +170,7 @@ def describe(
             notes.append(f"{word}: {meaning}")
     if any(row.build.is_here for row in rows):
         notes.append("+ is here already.")
-    lines += ["", *(_wrap(note) for note in notes), "", _wrap(_advice(advice), "  ")]
+    lines += ["", *(_wrap(note) for note in notes), "", *_advice(advice)]
     return "\n".join(lines) + "\n"
 
 
@@ -204,13 +204,16 @@ def _is_chosen(row: Row, advice: Recommendation) -> bool:
     return row.build is advice.build and row.cache_type == advice.cache_type
 
 
-def _advice(advice: Recommendation) -> str:
+def _advice(advice: Recommendation) -> list[str]:
     reasons = " ".join(advice.reasons)
     if advice.build is None:
-        return f"Recommended: none. {reasons}"
-    how = "model use" if advice.build.is_here else "model pull"
-    return f"Recommended: {advice.build.name}. {reasons} `frog-lsp {how} {advice.build.name}`"
+        return [_wrap(f"Recommended: none. {reasons}")]
+    how = "use" if advice.build.is_here else "pull"
+    return [
+        _wrap(f"Recommended: {advice.build.name}. {reasons}"),
+        f"  frog-lsp model {how} {advice.build.name}",
+    ]
 
 
-def _wrap(text: str, indent: str = "") -> str:
-    return textwrap.fill(text, _WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+def _wrap(text: str) -> str:
+    return textwrap.fill(text, _WIDTH, break_long_words=False, break_on_hyphens=False)

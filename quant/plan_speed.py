@@ -88,7 +88,7 @@ def describe_method(rates: Rates) -> str:
     text = (
         f"Speeds are expected ones, {where}: two layers of the 4B's shape were timed in each type of tensor on "
         f"{rates.date[:10]}, and the rest is arithmetic. A run with a short context is within some 15\u00a0% of them, "
-        "one with a long context within some 30\u00a0%."
+        "one with a long context within some 40\u00a0%."
     )
     if rates.busy_share >= BUSY_SHARE:
         text += (

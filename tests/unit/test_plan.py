@@ -180,6 +180,7 @@ def test_a_model_of_holes_takes_no_room(tmp_path: Path) -> None:
     assert header.matrix_bytes[Q4_K] / header.tensor_bytes > 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.model
 @pytest.mark.usefixtures("require_model")
 def test_the_engine_is_measured_and_remembered(tmp_path: Path) -> None:
