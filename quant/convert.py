@@ -10,12 +10,12 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import BinaryIO
 
 import psutil
 
@@ -29,12 +29,12 @@ from quant.convert_safetensors import GET_AGAIN, StoredTensor, read_checkpoint, 
 from quant.convert_tokenizer import read_tokenizer
 from quant.convert_values import DTYPES, Reader
 from quant.gguf_writer import TensorInfo, TensorKind, Value, header_bytes, padding
+from quant.steady_file import SteadyFile
 
 FORMS = ("auto", "bf16", "f16", "f32")
 _FILE_TYPES = {TensorKind.F32: 0, TensorKind.F16: 1, TensorKind.BF16: 32}  # llama_ftype
 _QUANTIZATION_VERSION = 2  # of ggml's block formats
 _MARGIN_BYTES = 64 << 20  # left free on the disk
-_BUFFER_BYTES = 1 << 20
 _VALUE_BYTES = {TensorKind.F32: 4, TensorKind.F16: 2, TensorKind.BF16: 2}
 Progress = Callable[[int, int], None]
 
@@ -160,31 +160,26 @@ def _write(plan: Plan, header: bytes, part: Path, on_progress: Progress | None) 
     """Gives the names of tensors with values that are no finite numbers."""
     damaged: list[str] = []
     done = 0
-    opened: dict[Path, Any] = {}
-    try:
-        with open(part, "wb", buffering=_BUFFER_BYTES) as out:
-            out.write(header)
-            for item in plan.items:
-                source = item.source
-                if source.path not in opened:
-                    opened[source.path] = open(source.path, "rb")  # noqa: SIM115 - closed below
-                reader = Reader(opened[source.path], source, item.slot, plan.config.groups, plan.config.steps)
-                begun = done
-                for piece in reader.pieces(item.kind):
-                    out.write(piece)
-                    done += len(piece)
-                    if on_progress is not None:
-                        on_progress(done, plan.n_bytes)
-                if done - begun != item.info.n_bytes:
-                    raise AssertionError(f"{item.slot.name} was written with {done - begun} bytes")
-                out.write(bytes(padding(item.info.n_bytes)))
-                if not reader.is_finite:
-                    damaged.append(item.slot.name)
-            out.flush()
-            os.fsync(out.fileno())
-    finally:
-        for file in opened.values():
-            file.close()
+    with ExitStack() as stack:
+        out = stack.enter_context(SteadyFile(part))
+        opened: dict[Path, BinaryIO] = {}
+        out.write(header)
+        for item in plan.items:
+            path = item.source.path
+            if path not in opened:
+                opened[path] = stack.enter_context(open(path, "rb"))
+            reader = Reader(opened[path], item.source, item.slot, plan.config.groups, plan.config.steps)
+            n_bytes = 0
+            for piece in reader.pieces(item.kind):
+                out.write(piece)
+                n_bytes += len(piece)
+                if on_progress is not None:
+                    on_progress(done + n_bytes, plan.n_bytes)
+            assert n_bytes == item.info.n_bytes, item.slot.name
+            done += n_bytes
+            out.write(bytes(padding(n_bytes)))
+            if not reader.is_finite:
+                damaged.append(item.slot.name)
     return damaged
 
 

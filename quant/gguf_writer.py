@@ -116,14 +116,13 @@ def padding(n_bytes: int) -> int:
 
 def _encode(value: Value) -> bytes:
     if value.kind != Kind.LIST:
-        return _encode_plain(value.kind, value.value)
+        return _text(value.value) if value.kind == Kind.TEXT else _SCALARS[value.kind].pack(value.value)
     assert value.items is not None
     head = _U32.pack(value.items) + _U64.pack(len(value.value))
-    return head + b"".join(_encode_plain(value.items, item) for item in value.value)
-
-
-def _encode_plain(kind: Kind, value: Any) -> bytes:
-    return _text(value) if kind == Kind.TEXT else _SCALARS[kind].pack(value)
+    if value.items == Kind.TEXT:
+        return head + b"".join(map(_text, value.value))
+    each = _SCALARS[value.items].format
+    return head + struct.pack(f"<{len(value.value)}{each.removeprefix('<')}", *value.value)
 
 
 def _text(value: str) -> bytes:
