@@ -57,11 +57,18 @@ def load_catalog() -> list[CatalogEntry]:
     return list(entries.values())
 
 
-def load_shapes() -> dict[str, dict[str, Any]]:
-    """The metadata of the models that the bundled catalog has builds of, by `source_model`; for `model plan`."""
-    shapes = load_json_object(_BUNDLED).get("shapes", {})
-    assert isinstance(shapes, dict)
-    return shapes
+def load_shapes() -> dict[str, Any]:
+    """The metadata of the models that the catalogs have builds of, by `source_model`; for `model plan`.
+
+    Raises UsageError where a file cannot be read.
+    """
+    found: dict[str, Any] = {}
+    for path in (_BUNDLED, user_catalog_path()):
+        shapes = load_json_object(path).get("shapes", {})
+        if not isinstance(shapes, dict):
+            raise UsageError(f"{path}: `shapes` is not an object", f"Repair or remove {path}.")
+        found |= shapes
+    return found
 
 
 def user_catalog_path() -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.cli_parser import EXIT_ERROR, EXIT_OK, print_json, say, write_stdout
 from agent.config import load_user_config, update_user_config, user_config_path
-from agent.errors import UsageError
+from agent.errors import ModelUnavailable, UsageError
 from agent.model.admission import admit
 from agent.model.installed import InstalledModel, find_installed, installed_models
 from agent.model.locate import BUNDLED, DEMONSTRATION_NAMES, ModelFile
@@ -83,7 +83,9 @@ def _pull(arguments: argparse.Namespace) -> int:
 def _recommended(catalog: list[CatalogEntry]) -> CatalogEntry:
     entry, reasons = plan_cli.choose_build(catalog, lambda text: say(f"{text}\n"))
     if entry is None:
-        raise UsageError(f"no build is recommended for this machine. {reasons}", "Name one: see `frog-lsp model plan`.")
+        raise ModelUnavailable(
+            f"no build is recommended for this machine: {reasons}", "Or name one: see `frog-lsp model plan`."
+        )
     say(f"for this machine: {entry.name}. {reasons}\n")
     return entry
 

@@ -20,7 +20,7 @@ _EMBEDDING = "token_embd.weight"
 
 
 def collect_builds(
-    catalog: Sequence[CatalogEntry], shapes: Mapping[str, Mapping[str, Any]], names: Sequence[str] = ()
+    catalog: Sequence[CatalogEntry], shapes: Mapping[str, Any], names: Sequence[str] = ()
 ) -> list[Build]:
     """The builds of the catalog, what else is kept, and the chosen file; with `names`, these alone.
 
@@ -43,7 +43,7 @@ def collect_builds(
     return builds
 
 
-def _named(name: str, by_name: Mapping[str, CatalogEntry], shapes: Mapping[str, Mapping[str, Any]]) -> Build:
+def _named(name: str, by_name: Mapping[str, CatalogEntry], shapes: Mapping[str, Any]) -> Build:
     entry = by_name.get(name.lower()) or next(
         (entry for entry in by_name.values() if entry.quantization and entry.quantization.lower() == name.lower()), None
     )
@@ -53,7 +53,7 @@ def _named(name: str, by_name: Mapping[str, CatalogEntry], shapes: Mapping[str, 
     return _of_file(found.name, Path(found.path))
 
 
-def _of_entry(entry: CatalogEntry, shapes: Mapping[str, Mapping[str, Any]]) -> Build:
+def _of_entry(entry: CatalogEntry, shapes: Mapping[str, Any]) -> Build:
     model = installed_models().get(entry.name)
     if model is not None and model.path.is_file():
         build = _of_file(entry.name, model.path)
@@ -82,7 +82,7 @@ def _of_file(name: str, path: Path) -> Build:
     return Build(name=name, header=header, size_bytes=header.size_bytes, is_here=True)
 
 
-def describe_entry(entry: CatalogEntry, shape: Mapping[str, Any] | None) -> GgufHeader | None:
+def describe_entry(entry: CatalogEntry, shape: Any) -> GgufHeader | None:
     """The header that a file of the catalog will have, as far as a plan reads it; None where too little is known.
 
     The bytes by type are those that llama.cpp's own quantizer makes of this shape; where the published file has
@@ -90,18 +90,19 @@ def describe_entry(entry: CatalogEntry, shape: Mapping[str, Any] | None) -> Gguf
     """
     kinds = {KINDS.get(name.upper()): n_bytes for name, n_bytes in entry.matrix_bytes.items()}
     embedding_kind = KINDS.get(entry.embedding_type.upper())
-    if shape is None or not kinds or None in kinds or embedding_kind is None or not entry.size_bytes:
+    if not isinstance(shape, dict) or not kinds or None in kinds or embedding_kind is None or not entry.size_bytes:
         return None
-    architecture = shape["general.architecture"]
-    n_tokens = shape["n_tokens"]
-    n_values = n_tokens * shape[f"{architecture}.embedding_length"]
+    width, n_tokens = shape.get(f"{shape.get('general.architecture')}.embedding_length"), shape.get("n_tokens")
+    if not isinstance(width, int) or not isinstance(n_tokens, int):
+        return None
+    n_values = n_tokens * width
     per_block, block_bytes = BLOCKS[embedding_kind]
     embedding_bytes = n_values // per_block * block_bytes
     tensor_bytes = max(1, entry.size_bytes - _HEADER_BYTES)
     scale = tensor_bytes / (embedding_bytes + sum(kinds.values()))
     embedding = TensorInfo(
         name=_EMBEDDING,
-        shape=(shape[f"{architecture}.embedding_length"], n_tokens),
+        shape=(width, n_tokens),
         kind=embedding_kind,
         offset=0,
         size_bytes=embedding_bytes,

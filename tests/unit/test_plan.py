@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from agent.errors import UsageError
 from agent.model.gguf_header import read_header
 from agent.model.memory import CacheType, Setup, estimate
-from quant.catalog import load_catalog, load_shapes
+from quant.catalog import load_catalog, load_shapes, user_catalog_path
 from quant.plan import Build, Machine, Row, plan_rows
 from quant.plan_advice import recommend
 from quant.plan_builds import collect_builds, describe_entry
@@ -69,6 +70,24 @@ def test_the_catalog_knows_the_bytes_of_its_builds() -> None:
         assert per_block == pytest.approx(entry.size_bytes, rel=0.02), entry.name
 
 
+def test_a_users_own_catalog_says_its_shape() -> None:
+    """Before a download; an entry without one, or with one that cannot be, is listed without figures."""
+    bundled = json.loads((Path(__file__).parents[2] / "quant" / "catalog.json").read_text())
+    (q8,) = [row for row in bundled["models"] if row["name"] == Q8]
+    shapes = {"me/mine": bundled["shapes"][q8["source_model"]], "me/bad": {"n_tokens": "many"}}
+    more = [{**q8, "name": name, "source_model": f"me/{name}"} for name in ("mine", "bad", "unknown")]
+    user_catalog_path().parent.mkdir(parents=True)
+    user_catalog_path().write_text(json.dumps({"shapes": shapes, "models": more}))
+    rows = {row.build.name: row for row in rows_of(64)}
+    assert rows["mine"].need_bytes == rows[Q8].need_bytes
+    assert rows["bad"].need_bytes is rows["unknown"].need_bytes is None
+    advice = recommend(rows_of(64), machine(64))
+    assert "unknown" in describe(rows_of(64), machine(64), None, "", advice, 131_072)
+    user_catalog_path().write_text('{"shapes": []}')
+    with pytest.raises(UsageError, match="shapes"):
+        load_shapes()
+
+
 @pytest.mark.parametrize(
     ("cache_type", "n_ctx", "measured_gib"),
     [("f16", 8192, 4.6), ("f16", 131_072, 8.4), ("q8_0", 131_072, 6.5)],
@@ -80,6 +99,18 @@ def test_the_estimate_is_what_was_measured(cache_type: CacheType, n_ctx: int, me
     assert header is not None and row.need_bytes is not None
     states = estimate(header, Setup(cache_type=cache_type)).checkpoints_bytes
     assert (row.need_bytes - states) / GIB == pytest.approx(measured_gib, rel=0.06)
+
+
+def test_the_limit_of_a_container_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import agent.model.machine as place
+
+    whole = place.total_bytes()
+    monkeypatch.setattr(place, "_cgroup_folders", lambda controller="": [] if controller else [tmp_path])
+    assert place.total_bytes() >= whole
+    (tmp_path / "memory.max").write_text("max\n")
+    assert place.total_bytes() >= whole
+    (tmp_path / "memory.max").write_text(f"{2 * GIB}\n")
+    assert place.total_bytes() == 2 * GIB
 
 
 def test_a_row_counts_with_the_one_estimator() -> None:
