@@ -13,7 +13,10 @@ from pathlib import Path
 
 from tests.bench.table import Row, render, write_json
 
-AREAS = ("server", "loaded", "edits", "jail", "engine", "rivals", "turns", "agent", "weights", "convert", "quantize")
+AREAS = (
+    *("server", "loaded", "edits", "jail", "engine", "rivals", "drafts", "turns"),
+    *("agent", "weights", "convert", "quantize"),
+)
 
 
 def main(arguments: list[str]) -> int:
