@@ -61,7 +61,7 @@ def run(arguments: argparse.Namespace) -> int:
         keeps=[parse_keep(text) for text in arguments.keep],
         imatrix=None if arguments.imatrix is None else Path(arguments.imatrix).expanduser(),
         requantize=arguments.allow_requantize,
-        n_threads=arguments.threads or len(os.sched_getaffinity(0)),
+        n_threads=arguments.threads or _n_cores(),
     )
     try:
         with ByteProgress("reading") as progress:
@@ -91,3 +91,8 @@ def run(arguments: argparse.Namespace) -> int:
         + f"Use it: `frog-lsp model use {outcome.target}`\n"
     )
     return EXIT_OK
+
+
+def _n_cores() -> int:
+    """Those that this process may use, hyper-threads too: quantizing is all computation."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

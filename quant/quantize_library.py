@@ -132,7 +132,7 @@ def _metadata(lib: Any, values: Mapping[str, int | str]) -> Any:
 def _explain(source: str, reason: str) -> Exception:
     reason = reason.rpartition("failed to quantize: ")[2] or "it does not say why"
     if "iostream" in reason or "basic_ios" in reason:
-        return ModelQueryError("the file cannot be written", "Check the space on its disk.")
+        return ModelQueryError("llama.cpp could not write the file to its end", "Check the space on its disk.")
     if "Missing importance matrix" in reason:
         return ModelQueryError(
             f"this type needs an importance matrix: {reason}",

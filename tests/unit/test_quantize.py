@@ -168,7 +168,7 @@ def test_paths_and_room(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there already"):
         check_paths(source, target)
     check_room(GIB, 2 * GIB, tmp_path)
-    with pytest.raises(FrogError, match=r"1\.07 GB are needed in .* and 1\.07 GB are free"):
+    with pytest.raises(FrogError, match=r"1\.14 GB are needed in .* and 1\.07 GB are free"):
         check_room(GIB, GIB, tmp_path)
 
 
