@@ -269,7 +269,8 @@ async def _compare_turns(
                 prompts,
                 found.seeds,
                 limits,
-                options=WorkerOptions(n_threads=options.n_threads),
+                # Without drafts: how many there are depends on time, and batches of other shapes round differently.
+                options=WorkerOptions(n_threads=options.n_threads, speculation=False),
                 on_turn=lambda n, base=base: on_progress("turns made", base + n, total),  # type: ignore[misc]
             )
         )

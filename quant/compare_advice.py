@@ -115,7 +115,7 @@ def _logits(said: Agreement | None) -> str:
     if said is None:
         return ""
     return (
-        f" (KL {said.kl.value:.4f}, the same first choice for {100 * said.top1.value:.1f} % of the tokens they write)"
+        f" (KL {said.kl.value:.2g}, the same first choice for {100 * said.top1.value:.1f} % of the tokens they write)"
     )
 
 

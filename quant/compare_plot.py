@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT = 1200, 640
 _INK, _GRID = "#222222", "#dddddd"
 _BARS = (("A, raw", "#a6c8e4"), ("A, repaired", "#2b6ca3"), ("B, raw", "#f6cfa3"), ("B, repaired", "#d9772b"))
-_CURVES = (("what it writes", "#2b6ca3"), ("what it reads", "#999999"))
+_CURVES = (("what it writes", "#2b6ca3"), ("what it reads", "#6f9a3c"))
 _LEAST_KL = 1e-6
 _TOP, _BOTTOM = 130, 560
 

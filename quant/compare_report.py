@@ -38,7 +38,7 @@ def report(found: Comparison, plot: str | None) -> str:
 def _models(found: Comparison) -> str:
     lines = []
     for letter, side in (("A", found.a), ("B", found.b)):
-        lines.append(f"{letter}  {shorten(side.file.name, 60):<60} {_size(side.header.size_bytes):>12}")
+        lines.append(f"{letter}  {shorten(side.file.name, 64):<64} {_size(side.header.size_bytes):>12}")
     return "\n".join(lines)
 
 
@@ -147,6 +147,8 @@ def _range(item: Estimate, digits: int) -> str:
 
 def _number(value: float, digits: int) -> str:
     """At most eight characters, whatever comes."""
+    if 0 < abs(value) < 10 ** (2 - digits):
+        return f"{value:.1e}"
     return f"{value:.{digits}f}" if abs(value) < 10 else f"{value:.2f}" if abs(value) < 10_000 else f"{value:.2e}"
 
 

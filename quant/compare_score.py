@@ -6,6 +6,7 @@ llama.cpp gave them, all of them, at most so many bytes at a time.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Self
 
 from agent.model.chat_format import ChatFormat
 from agent.model.engine_vocab import Vocab
+from agent.model.template_process import TemplateProcess
 from agent.types import JsonObject
 from quant.compare_logits import LogitReader, OpenVocab, Spool
 from quant.compare_metrics import Array, TokenScores, join, score
@@ -40,11 +42,12 @@ class ModelInput:
 
     def tokens_of(self, conversations: Sequence[Conversation], vocab: Vocab) -> list[tuple[Passage, list[int]]]:
         """The conversations as this model's prompts in some vocabulary, and where turns begin."""
-        chat = ChatFormat(self.template, bos=vocab.bos, ends=vocab.ends)
         made = []
-        for conversation in conversations:
-            passage, rendered = read_passage(own_prompt(conversation, self.system, self.tools), chat, vocab)
-            made.append((passage, [begin for begin, _ in rendered.turns]))
+        with contextlib.closing(TemplateProcess(self.template)) as process:
+            chat = ChatFormat(self.template, bos=vocab.bos, ends=vocab.ends, renderer=process)
+            for conversation in conversations:
+                passage, rendered = read_passage(own_prompt(conversation, self.system, self.tools), chat, vocab)
+                made.append((passage, [begin for begin, _ in rendered.turns]))
         return made
 
 
