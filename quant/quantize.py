@@ -94,8 +94,9 @@ def check_paths(source: Path, target: Path) -> None:
 def check_room(needed_bytes: int, free_bytes: int, folder: Path) -> None:
     """Raises FrogError where the file does not fit on the disk."""
     if free_bytes < needed_bytes + MARGIN_BYTES:
+        needed = f"{(needed_bytes + MARGIN_BYTES) / 1e9:.2f} GB"
         raise FrogError(
-            f"{(needed_bytes + MARGIN_BYTES) / 1e9:.2f} GB are needed in {folder} and {free_bytes / 1e9:.2f} GB are free",
+            f"{needed} are needed in {folder} and {free_bytes / 1e9:.2f} GB are free",
             "Make room, or choose a smaller type.",
         )
 

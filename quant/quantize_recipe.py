@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from agent.errors import ModelFileError, UsageError
+from agent.errors import UsageError
 from agent.model.admission import check_header
 from agent.model.gguf_header import BLOCKS, GgufHeader, TensorInfo, tensor_bytes
 from quant.quantize_auto import AUTO_KINDS, Candidate, TooSmallError, choose, weight_of
@@ -25,11 +25,6 @@ _ALIGNMENT = 32
 def check_source(header: GgufHeader, *, requantize: bool) -> None:
     """Raises ModelFileError for what cannot serve or be quantized, UsageError for what is quantized already."""
     check_header(header)
-    if header.metadata.get("split.count", 1) != 1:
-        raise ModelFileError(
-            f"{header.path} is one part of a model in several files",
-            "Join them first: `llama-gguf-split --merge FIRST OUT` of llama.cpp.",
-        )
     quantized = [tensor for tensor in header.tensors if tensor.kind not in PLAIN_KINDS]
     if quantized and not requantize:
         kinds = Counter(KIND_NAMES.get(tensor.kind, str(tensor.kind)) for tensor in quantized)

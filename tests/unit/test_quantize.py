@@ -139,7 +139,7 @@ def test_sources_that_cannot_be() -> None:
     for metadata, words in (
         ({"general.type": "adapter"}, "adapter"),
         ({"general.type": "imatrix"}, "importance matrix"),
-        ({"split.count": 3}, "several files"),
+        ({"split.count": 3}, "part 1 of 3"),
         ({"tokenizer.chat_template": ""}, "base model"),
     ):
         with pytest.raises(ModelFileError, match=words):
