@@ -19,7 +19,7 @@ _KEPT = f"{RESERVED_BYTES / GIB:.0f} GiB left to an editor, tests and the system
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommendation:
-    """`build` is None where no build fits; `n_ctx` tokens of context are then 0."""
+    """`build` is None where no build fits, or none was asked about (no `reasons`); `n_ctx` is then 0."""
 
     build: Build | None = None
     cache_type: CacheType | None = None
@@ -35,7 +35,7 @@ def recommend(rows: Sequence[Row], machine: Machine) -> Recommendation:
     """
     default = next((row.build for row in rows if row.build.is_default), None)
     if default is None:
-        return Recommendation(reasons=("The default of the catalog is not among these.",))
+        return Recommendation(reasons=())
     family = [row for row in rows if row.build.source_model == default.source_model and row.build.serves]
     fitting = [row for row in family if _is_enough(row)]
     memory = f"{machine.total_bytes / GIB:.1f} GiB of memory"

@@ -170,7 +170,9 @@ def describe(
             notes.append(f"{word}: {meaning}")
     if any(row.build.is_here for row in rows):
         notes.append("+ is here already.")
-    lines += ["", *(_wrap(note) for note in notes), "", *_advice(advice)]
+    lines += ["", *(_wrap(note) for note in notes)]
+    if advice.reasons:
+        lines += ["", *_advice(advice)]
     return "\n".join(lines) + "\n"
 
 

@@ -20,7 +20,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `model synth`."""
     parser.add_argument("shape", choices=[*SHAPES], help="tiny has under 1 MB; 4b is the whole shape of FrogNano-4B")
     parser.add_argument("path", nargs="?", type=Path, metavar="PATH", help="where (default: kept in the cache folder)")
-    parser.add_argument("--form", default="f32", help="f32, f16, bf16, q8_0, q4_k_m, q5_k_m or q6_k (default: f32)")
+    parser.add_argument(
+        "--form", help="f32, f16, bf16, q8_0, q4_k_m, q5_k_m or q6_k (default: f32; of a checkpoint: bf16)"
+    )
     parser.add_argument("--mtp", action="store_true", help="with a layer that drafts the token after the next")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="the same seed gives the same bytes")
     parser.add_argument("--vocabulary", choices=["bytes", "qwen"], default="bytes", help="qwen: the one of Qwen3.5")
@@ -41,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError("only a checkpoint has shards and a vision part", "Add `--checkpoint`.")
     from quant.synth import PLAIN_FORMS, QUANTIZED_FORMS, make_cached
 
-    form = arguments.form.lower()
+    form = (arguments.form or "f32").lower()
     forms = (*PLAIN_FORMS, *QUANTIZED_FORMS)
     if form not in forms:
         raise UsageError(f"there is no form {arguments.form}", f"Choose one of {', '.join(forms)}.")
@@ -78,7 +80,8 @@ def _run_checkpoint(arguments: argparse.Namespace) -> int:
         raise UsageError("a checkpoint is a folder, and none is named", "Name one behind the shape.")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} is there already", "Remove it, or name another folder.")
-    if arguments.form.upper() not in DTYPES:
+    dtype = (arguments.form or "bf16").upper()
+    if dtype not in DTYPES:
         raise UsageError(f"a checkpoint has no form {arguments.form}", "Choose one of bf16, f16, f32.")
     if arguments.seed < 0:
         raise UsageError("the seed is negative", "Give 0 or more.")
@@ -90,7 +93,7 @@ def _run_checkpoint(arguments: argparse.Namespace) -> int:
             folder,
             shape,
             vocabulary=vocabulary(shape.vocabulary),
-            dtype=arguments.form.upper(),
+            dtype=dtype,
             n_shards=arguments.shards,
             vision=vision if arguments.vision else None,
             seed=arguments.seed,

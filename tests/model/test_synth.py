@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from agent.model.chat_format import ChatFormat
+from agent.model.chat_template import Template
 from agent.model.gguf_header import read_header
 from agent.model.memory import estimate
 from quant.synth import TEMPLATE, quantize_model, write_model
@@ -59,19 +59,19 @@ def test_the_header_is_what_the_estimator_reads(tmp_path: Path) -> None:
 
 
 def test_the_template_drops_old_thoughts_as_the_real_one_does() -> None:
-    chat = ChatFormat(TEMPLATE)
+    template = Template(TEMPLATE)
     turns: list[dict[str, Any]] = [
         {"role": "user", "content": " one "},
         {"role": "assistant", "content": "A", "reasoning_content": "old"},
         {"role": "user", "content": "two"},
         {"role": "assistant", "content": "B", "reasoning_content": "new"},
     ]
-    render = chat._template.render
-    text = render(messages=turns, add_generation_prompt=True)
+    text = template.render({"messages": turns, "add_generation_prompt": True})
     assert "<|im_start|>user\none<|im_end|>" in text
     assert "old" not in text and "new" in text and text.endswith("<|im_start|>assistant\n<think>\n")
-    assert "old" in render(messages=turns, preserve_thinking=True)
-    assert render(messages=turns, add_generation_prompt=True, enable_thinking=False).endswith("\n\n</think>\n\n")
+    assert "old" in template.render({"messages": turns, "preserve_thinking": True})
+    text = template.render({"messages": turns, "add_generation_prompt": True, "enable_thinking": False})
+    assert text.endswith("\n\n</think>\n\n")
 
 
 def test_merges_come_from_ranks() -> None:

@@ -262,6 +262,8 @@ def test_the_command_without_an_engine(tmp_path: Path) -> None:
     assert plan["recommendation"]["reasons"]
     shown = frog("model", "plan", base, Q4, "--no-speed")
     words = " ".join(shown.out.split())
+    alone = frog("model", "plan", base, "--no-speed")
+    assert alone.code == 0 and "Recommended" not in alone.out
     assert shown.code == 0 and "base cannot serve: " in words and "it is a base model" in words
     assert max(map(len, shown.out.splitlines())) <= 80
     assert frog("model", "plan", "/no/such.gguf", "--json").code == 1

@@ -139,6 +139,7 @@ def test_the_command(tmp_path: Path) -> None:
         "model", "synth", "tiny", tmp_path / "c", "--checkpoint", "--shards", "2", "--mtp", "--vision", "--json"
     )
     assert made.code == 0, made.err
+    assert json.loads((tmp_path / "c" / "config.json").read_text())["dtype"] == "bfloat16"
     assert made.json["size_bytes"] == sum(path.stat().st_size for path in (tmp_path / "c").iterdir())
     for arguments in (["tiny", tmp_path / "c"], ["tiny"], ["tiny", tmp_path / "d", "--form", "q8_0"]):
         refused = frog("model", "synth", *arguments, "--checkpoint", "--json")
