@@ -212,6 +212,7 @@ def test_a_model_of_holes_takes_no_room(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(400)
 @pytest.mark.model
 @pytest.mark.usefixtures("require_model")
 def test_the_engine_is_measured_and_remembered(tmp_path: Path) -> None:
