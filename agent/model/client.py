@@ -17,7 +17,7 @@ from agent.model.gguf_header import GgufHeader
 from agent.model.keeper import WorkerKeeper
 from agent.model.locate import ModelFile
 from agent.model.machine import available_bytes, physical_cores
-from agent.model.memory import GIB, CacheType, ContextPlan, plan_context
+from agent.model.memory import GIB, CacheType, ContextPlan, leaves_room, mtp_bytes, plan_context
 from agent.model.model_facts import ModelFacts, read_facts
 from agent.model.presence import Holder, other_holders
 from agent.model.speculation import MOST_DRAFTED
@@ -138,7 +138,8 @@ class WorkerModel:
         if self._worker is None:
             self._worker = await WorkerProcess.start()
         others = await asyncio.to_thread(other_holders, self._worker.pid)
-        plan, n_rs_seq = self._plan(header, others)
+        plan, n_rs_seq, extra_bytes = self._plan(header, others)
+        need_bytes = plan.need.total_bytes(plan.n_ctx) + extra_bytes
         self._worker.on_notification = self._notified
         opened = await self._ask(
             "open",
@@ -158,14 +159,15 @@ class WorkerModel:
                 },
                 "speculation": self._options.speculation,
                 "costs": str(costs_folder()),
-                "need_bytes": plan.need.total_bytes(plan.n_ctx),
+                "load_mtp": extra_bytes > 0,
+                "need_bytes": need_bytes,
                 "prefixes": str(cache_dir() / "prefixes"),
                 "sampling": asdict(facts.sampling),
                 "repairs_calls": self._options.repairs_calls,
             },
         )
         if self._keeper is not None:
-            self._keeper.held_bytes = plan.need.total_bytes(plan.n_ctx)
+            self._keeper.held_bytes = need_bytes
         self._opens_thinking = bool(opened["opens_thinking"])
         self._n_ctx = int(opened["n_ctx"])
         return ModelInfo(
@@ -178,8 +180,9 @@ class WorkerModel:
             notes=(*plan.notes, *map(_describe, others)),
         )
 
-    def _plan(self, header: GgufHeader, others: Sequence[Holder]) -> tuple[ContextPlan, int]:
-        """The plan, and the states to keep for taking drafts back: as many as leave everything else as it is.
+    def _plan(self, header: GgufHeader, others: Sequence[Holder]) -> tuple[ContextPlan, int, int]:
+        """The plan, the states to keep for taking drafts back: as many as leave everything else as it is, and the
+        bytes for drafts of the model's own layer, 0 where it is not loaded.
 
         Raises ContextTooLarge, ModelUnavailable.
         """
@@ -197,11 +200,15 @@ class WorkerModel:
             )
 
         try:
-            return plan_drafts(plan, is_wanted=self._options.speculation is not False)
+            found, n_rs_seq = plan_drafts(plan, is_wanted=self._options.speculation is not False)
         except ModelUnavailable as error:
             if others:
                 error.hint = f"{' '.join(map(_describe, others))} {error.hint}"
             raise
+        extra_bytes = mtp_bytes(header, found.need, found.n_ctx) if n_rs_seq else 0
+        if not leaves_room(found.need.total_bytes(found.n_ctx) + extra_bytes, room):
+            extra_bytes = 0
+        return found, n_rs_seq, extra_bytes
 
     async def begin(self, system: str, tools: Sequence[JsonObject], user: str) -> None:
         """Start a conversation. Raises ModelUnavailable."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from agent.errors import ContextOverflow
 from agent.model.engine_context import Context, DecodeAbortedError, LoadedModel, Tuning
@@ -16,7 +17,20 @@ from agent.model.engine_sampling import Sampler
 from agent.model.ledger import Ledger
 from agent.model.memory import CHECKPOINT_BYTES
 from agent.model.prefixes import PrefixStore
-from agent.model.speculation import LOOK_BACK_TOKENS, SEPARATOR, TOKEN_BYTES, BatchCosts, DraftLength, look_up, pack
+from agent.model.speculation import (
+    LOOK_BACK_TOKENS,
+    MTP_COST,
+    MTP_KIND,
+    SEPARATOR,
+    TOKEN_BYTES,
+    BatchCosts,
+    DraftLength,
+    look_up,
+    pack,
+)
+
+if TYPE_CHECKING:
+    from agent.model.engine_mtp import NextTokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +67,7 @@ class Engine:
         self.n_ctx = n_ctx
         tuning = tuning or Tuning()
         self._context = Context(model, n_ctx=n_ctx, n_threads=n_threads, abort=self.abort, tuning=tuning)
+        self._mtp = _open_mtp(model, self._context, n_ctx, n_threads, tuning) if costs is not None else None
         self.ledger = Ledger(checkpoint_bytes)
         self._prefixes = prefixes
         self._n_unkept_prefix = 0
@@ -69,6 +84,8 @@ class Engine:
 
     def close(self) -> None:
         """Free the context; the model stays. Idempotent."""
+        if self._mtp is not None:
+            self._mtp.close()
         self._context.close()
 
     def rewind(self, tokens: Sequence[int], *, n_prefix: int = 0) -> int:
@@ -185,11 +202,15 @@ class Engine:
         if n_most < 1 or self._length is None:
             return ()
         found = look_up(self.ledger.packed, token, n_most, self._sources)
-        if found is None:
+        n_drafted = self._length.choose(found.kind, len(found.tokens)) if found is not None else 0
+        if found is not None and n_drafted:
+            self._ahead_kind = found.kind
+            return found.tokens[:n_drafted]
+        if self._mtp is None or not self._mtp.raw:
             return ()
-        n_drafted = self._length.choose(found.kind, len(found.tokens))
-        self._ahead_kind = found.kind
-        return found.tokens[:n_drafted]
+        self._ahead_kind = MTP_KIND
+        n_drafted = self._length.choose(MTP_KIND, n_most, draft_cost=MTP_COST)
+        return self._mtp.draft(token, len(self.ledger), n_drafted)
 
     def _drop_ahead(self, *, failed: bool = False) -> None:
         """Take what is left of a draft back. `failed`: another token was sampled than the next of it."""
@@ -210,8 +231,11 @@ class Engine:
             self._repair()
 
     def _learn(self, *, failed: bool) -> None:
+        n_right = self._n_ahead - len(self._ahead)
         if self._length is not None:
-            self._length.learn(self._ahead_kind, self._n_ahead - len(self._ahead), failed=failed)
+            self._length.learn(self._ahead_kind, n_right, failed=failed)
+        if self._mtp is not None and self._ahead_kind == MTP_KIND:
+            self._mtp.learn(self._n_ahead, n_right)
 
     def _decode(self, tokens: Sequence[int], draft: Sequence[int] = ()) -> None:
         """Decode one micro-batch, only ever onto a state that is that of the ledger."""
@@ -228,6 +252,8 @@ class Engine:
         else:
             self._context.decode(tokens, len(self.ledger))
         self._is_sound = True
+        if self._mtp is not None:
+            self._mtp.observe([*tokens, *draft], len(self.ledger))
         self.n_decodes += 1
         self.ledger.append(tokens)
         self._ahead = list(draft)
@@ -252,15 +278,30 @@ class Engine:
         else:
             self._context.clear()
             self.ledger.roll_back(0)
+            self._forget_mtp()
         self._is_sound = True
+
+    def _forget_mtp(self) -> None:
+        if self._mtp is not None:
+            self._mtp.forget()
 
     def _load_prefix(self, prefixes: PrefixStore, tokens: Sequence[int]) -> None:
         state = prefixes.load(tokens)
         if state is None:
             return
+        self._forget_mtp()
         if self._context.restore_all(state, len(tokens)):
             self.ledger.adopt(tokens)
             self.save(lasting=True)
         else:
             self.ledger.roll_back(0)
             prefixes.reject(tokens, "llama.cpp does not take it")
+
+
+def _open_mtp(model: LoadedModel, context: Context, n_ctx: int, n_threads: int, tuning: Tuning) -> NextTokens | None:
+    """Drafts of the model's own layer for the token after the next, where it was loaded with one."""
+    if not model.has_mtp:
+        return None
+    from agent.model.engine_mtp import NextTokens  # with numpy, which nothing else of the worker needs
+
+    return NextTokens(model, context, n_ctx=n_ctx, n_threads=n_threads, tuning=tuning)

@@ -54,17 +54,24 @@ class Tuning:
 class LoadedModel:
     """The weights. Raises ModelFileError where llama.cpp refuses the file.
 
+    `load_mtp`: with the layer for the token after the next, where the file has one; `has_mtp` says so then.
     `stops_within_decode`: whether the abort flag is seen in the middle of a decode; only the processor does that.
     """
 
     def __init__(
-        self, path: str, *, n_gpu_layers: int | None, repack: bool, on_progress: Callable[[float], bool]
+        self,
+        path: str,
+        *,
+        n_gpu_layers: int | None,
+        repack: bool,
+        on_progress: Callable[[float], bool],
+        load_mtp: bool = False,
     ) -> None:
         lib = load_library()
         params = lib.llama_model_default_params()
         params.load_mode = lib.LLAMA_LOAD_MODE_MMAP
         params.use_extra_bufts = repack
-        params.load_mtp = False
+        params.load_mtp = load_mtp
         if n_gpu_layers is None:
             n_gpu_layers = 999 if lib.llama_supports_gpu_offload() else 0
         elif n_gpu_layers < 0:
@@ -81,6 +88,7 @@ class LoadedModel:
                 "See the messages above; get it again with `frog-lsp model pull`.",
             )
         self.vocab = Vocab(lib.llama_model_get_vocab(self.raw))
+        self.has_mtp = load_mtp and int(lib.llama_model_n_layer_nextn(self.raw)) > 0
         self.needs_state = bool(lib.llama_model_is_hybrid(self.raw) or lib.llama_model_is_recurrent(self.raw))
 
     def close(self) -> None:
@@ -88,6 +96,27 @@ class LoadedModel:
         if self.raw:
             self._lib.llama_model_free(self.raw)
             self.raw = None
+
+
+def context_params(*, n_ctx: int, n_threads: int, tuning: Tuning, n_outputs: int) -> Any:
+    """What every context of ours has: one sequence, and no more logits than `n_outputs`."""
+    lib = load_library()
+    params = lib.llama_context_default_params()
+    params.n_ctx = n_ctx
+    params.n_batch = params.n_ubatch = min(tuning.micro_batch_tokens, n_ctx)
+    params.n_seq_max = 1
+    # Logits of the last tokens only: a buffer of them for a whole batch has 240 MiB with 248,320 tokens.
+    params.n_outputs_max = params.n_outputs_max_per_seq = n_outputs
+    params.type_k = params.type_v = _CACHE_TYPES[tuning.cache_type]
+    needs_flash = tuning.cache_type != "f16"
+    params.flash_attn_type = {
+        "auto": lib.LLAMA_FLASH_ATTN_TYPE_ENABLED if needs_flash else lib.LLAMA_FLASH_ATTN_TYPE_AUTO,
+        "on": lib.LLAMA_FLASH_ATTN_TYPE_ENABLED,
+        "off": lib.LLAMA_FLASH_ATTN_TYPE_DISABLED,
+    }[tuning.flash_attention]
+    params.n_threads = params.n_threads_batch = n_threads
+    params.no_perf = True
+    return params
 
 
 class Context:
@@ -101,23 +130,8 @@ class Context:
         self, model: LoadedModel, *, n_ctx: int, n_threads: int, abort: threading.Event, tuning: Tuning
     ) -> None:
         lib = load_library()
-        params = lib.llama_context_default_params()
-        params.n_ctx = n_ctx
-        params.n_batch = params.n_ubatch = min(tuning.micro_batch_tokens, n_ctx)
-        params.n_seq_max = 1
+        params = context_params(n_ctx=n_ctx, n_threads=n_threads, tuning=tuning, n_outputs=1 + tuning.n_rs_seq)
         params.n_rs_seq = tuning.n_rs_seq
-        # Logits of the last tokens only: a buffer of them for a whole batch has 240 MiB with 248,320 tokens.
-        params.n_outputs_max = 1 + tuning.n_rs_seq
-        params.n_outputs_max_per_seq = 1 + tuning.n_rs_seq
-        params.type_k = params.type_v = _CACHE_TYPES[tuning.cache_type]
-        needs_flash = tuning.cache_type != "f16"
-        params.flash_attn_type = {
-            "auto": lib.LLAMA_FLASH_ATTN_TYPE_ENABLED if needs_flash else lib.LLAMA_FLASH_ATTN_TYPE_AUTO,
-            "on": lib.LLAMA_FLASH_ATTN_TYPE_ENABLED,
-            "off": lib.LLAMA_FLASH_ATTN_TYPE_DISABLED,
-        }[tuning.flash_attention]
-        params.n_threads = params.n_threads_batch = n_threads
-        params.no_perf = True
         self._lib = lib
         self._abort = abort
         self._callback = lib.ggml_abort_callback(lambda _data: abort.is_set())

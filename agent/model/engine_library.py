@@ -75,6 +75,18 @@ def gpu_devices() -> list[str]:
     return found
 
 
+def next_token_library() -> Any:
+    """The bindings of the calls for a model's next-token layer, which are not in llama.cpp's public header.
+
+    None where this build of the library has them under no name that is known.
+    """
+    try:
+        from llama_cpp import llama_cpp_ext
+    except (ImportError, AttributeError):
+        return None
+    return llama_cpp_ext
+
+
 @cache
 def engine_build() -> str:
     """What tells this build of llama.cpp from every other: a hash of the libraries themselves, in hex."""

@@ -164,6 +164,23 @@ def plan_context(
     return ContextPlan(n_ctx=n_ctx, setup=setup, need=need, notes=notes)
 
 
+def mtp_bytes(header: GgufHeader, need: MemoryNeed, n_ctx: int) -> int:
+    """What drafting with the layer for the token after the next needs beside all else, its weights excepted: they are
+    counted with the others. 0 where the file has no such layer.
+
+    It is one attention layer, in a context of its own.
+    """
+    n_layers, (n_attention, _) = header.number("nextn_predict_layers"), count_layers(header)
+    if n_layers < 1 or n_attention < 1:
+        return 0
+    return n_layers * n_ctx * need.kv_bytes_per_token // n_attention + need.compute_bytes
+
+
+def leaves_room(need_bytes: int, available_bytes: int) -> bool:
+    """Whether so much fits, with the share of memory that stays free."""
+    return need_bytes <= available_bytes * (1 - _SPARE_SHARE)
+
+
 def _setups(header: GgufHeader, cache_types: tuple[CacheType, ...], batch_tokens: int | None) -> list[Setup]:
     """From the fastest to the smallest."""
     types = [kind for kind in cache_types if kind == "f16" or _fits_blocks(header)] or ["f16"]

@@ -146,8 +146,8 @@ class Worker:
         from agent.model.sampling import Sampling
         from agent.model.template_process import TemplateProcess
 
-        info = os.stat(params["path"])
-        model_key = (params["path"], info.st_mtime_ns, info.st_size, params["gpu_layers"], params["repack"])
+        info, load_mtp = os.stat(params["path"]), params.get("load_mtp", False)
+        model_key = (params["path"], info.st_mtime_ns, info.st_size, params["gpu_layers"], params["repack"], load_mtp)
         tuning = Tuning(**params["tuning"])
         engine_key = (params["n_ctx"], params["n_threads"], tuning, params.get("speculation"))
         is_kept = self._model is not None and model_key == self._model_key
@@ -163,6 +163,7 @@ class Worker:
                 n_gpu_layers=params["gpu_layers"],
                 repack=params["repack"],
                 on_progress=self._loading(),
+                load_mtp=load_mtp,
             )
             self._model_key = model_key
         assert self._model is not None
