@@ -1,7 +1,8 @@
 """Which tokens of which conversations are compared; pure.
 
 The system prompt and the tools are read and not scored: they are the same in every conversation and nobody's words.
-What the model says is told apart from what it reads, since only the former is ever sampled.
+What the model says is told apart from what it reads, since only the former is ever sampled. A turn that was cut or
+stopped in a circle is read and not scored either: thousands of tokens of one loop would outweigh everything else.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from agent.model.chat_format import ChatFormat
+from agent.observations import is_nudged
 from agent.types import JsonObject
 from quant.transcripts import Conversation, Rendered, Tokenizer, render
 
@@ -59,9 +61,11 @@ def read_passage(conversation: Conversation, chat: ChatFormat, tokenizer: Tokeni
     n_prefix = max(1, len(tokenizer.tokenize_parts(prefix.system)))  # before the first token there is nothing
     kinds = bytearray([HEARD]) * len(rendered.tokens)
     kinds[:n_prefix] = bytes([UNSCORED]) * n_prefix
-    for begin, end in rendered.turns:
-        kinds[begin:end] = bytes([SAID]) * (end - begin)
-    return Passage(name=conversation.name, tokens=rendered.tokens, kinds=bytes(kinds)), rendered
+    for (begin, end), step in zip(rendered.turns, conversation.steps, strict=True):
+        is_lost = step.turn.truncated or is_nudged(step.turn)
+        kinds[begin:end] = bytes([UNSCORED if is_lost else SAID]) * (end - begin)
+    n_tokens = len(kinds.rstrip(bytes([UNSCORED])))
+    return Passage(name=conversation.name, tokens=rendered.tokens, kinds=bytes(kinds)).cut(n_tokens), rendered
 
 
 def choose_passages(passages: Sequence[Passage], *, context: int, most_tokens: int) -> list[Passage]:

@@ -75,6 +75,7 @@ def ternary(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 async def test_a_copy_is_the_same_and_fewer_bits_are_further_away(wide: dict[str, Path], tmp_path: Path) -> None:
     copy = tmp_path / "copy.gguf"
     copy.write_bytes(wide["F32"].read_bytes())
@@ -115,6 +116,7 @@ def fits_both(headers: tuple[GgufHeader, GgufHeader], n_ctx: int, n_vocabulary: 
         return False
 
 
+@pytest.mark.slow
 async def test_few_bits_are_worse_in_every_column(ternary: Path, tmp_path: Path) -> None:
     frog = Frog(tmp_path)
     eight = tmp_path / "eight.gguf"
@@ -179,7 +181,8 @@ def test_the_tokens_are_those_that_the_model_made() -> None:
     for conversation in read_conversations([str(RUNS)]):
         with OpenVocab(str(BUNDLED), "tadpole") as vocab:
             template = read_header(BUNDLED).text("tokenizer.chat_template")
-            passage, rendered = read_passage(conversation, ChatFormat(template, bos=vocab.bos, ends=vocab.ends), vocab)
+            chat = ChatFormat(template, bos=vocab.bos, ends=vocab.ends)
+            passage, rendered = read_passage(conversation, chat, vocab)
             said = [token for token, kind in zip(passage.tokens, passage.kinds, strict=True) if kind == SAID]
             assert [end - begin for begin, end in rendered.turns] == [
                 step.turn.usage.completion_tokens for step in conversation.steps
@@ -189,8 +192,17 @@ def test_the_tokens_are_those_that_the_model_made() -> None:
             assert set(passage.kinds[:n_prefix]) == {UNSCORED} and UNSCORED not in passage.kinds[n_prefix:]
             text = b"".join(vocab.piece(token) for token in passage.tokens[n_prefix:])
             assert text.decode().startswith("<|im_start|>user\n" + conversation.user)
+            # A turn that was cut is not scored; as the last one it is not even read.
+            first, *others, last = conversation.steps
+            steps = [replace(first, turn=replace(first.turn, truncated=True)), *others]
+            steps.append(replace(last, turn=replace(last.turn, truncated=True)))
+            lost, _ = read_passage(replace(conversation, steps=tuple(steps)), chat, vocab)
+            (begin, end), *_, (last_begin, _) = rendered.turns
+            assert lost.tokens == passage.tokens[:last_begin]
+            assert set(lost.kinds[begin:end]) == {UNSCORED} and lost.kinds[end:] == passage.kinds[end:last_begin]
 
 
+@pytest.mark.slow
 def test_the_command(ternary: Path, tmp_path: Path) -> None:
     from PIL import Image
 
