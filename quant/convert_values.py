@@ -23,6 +23,9 @@ _NUMPY: dict[str, Any] = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16"
 _INFINITE = {"F32": 0x7F80_0000, "F16": 0x7C00, "BF16": 0x7F80}  # the bits of an infinity; above it are no numbers
 _SAME = {("F32", TensorKind.F32), ("F16", TensorKind.F16), ("BF16", TensorKind.BF16)}
 DTYPES = tuple(_NUMPY)
+_N_POWERS = 128
+_STEP = np.float32(355 / (1 << 16))  # ln 2 / 128 in so few bits that its products are exact
+_MOST_EXPONENT = 80.0  # beyond it lies what no checkpoint has
 
 
 class Reader:
@@ -116,8 +119,30 @@ def _changed(values: Any, change: Change) -> Any:
     if change is Change.ADD_ONE:
         return values + values.dtype.type(1)
     if change is Change.NEGATIVE_EXP:
-        return -np.exp(values.astype(np.float64)).astype(values.dtype)
+        return -exponential(values.astype(np.float32)).astype(values.dtype)
     return values
+
+
+def exponential(values: Any) -> Any:
+    """exp of values in F32, to the last bit as the vector library in torch's own builds for x86 gives it.
+
+    It is not always the nearest number (one in a hundred is the one beside it), and the difference would be one of
+    the GGUF. The steps were found by looking at some millions of its answers: 128 powers of two in two parts, two
+    terms of the series, every step rounded to F32.
+    """
+    far = ~(np.abs(values) < _MOST_EXPONENT)
+    near = np.where(far, np.float32(0), values)
+    n = np.rint(near * np.float32(_N_POWERS / np.log(2)))
+    rest = (near - n * _STEP) - n * np.float32(np.log(2) / _N_POWERS - float(_STEP))
+    series = rest * rest * np.float32(0.5) + rest
+    whole = np.floor(n / _N_POWERS)
+    powers = np.exp2(np.arange(_N_POWERS) / _N_POWERS)
+    high = powers.astype(np.float32)
+    low = (powers - high).astype(np.float32)
+    i = (n - _N_POWERS * whole).astype(np.intp)
+    made = np.ldexp(high[i] + (high[i] * series + low[i]), whole.astype(np.int32))
+    with np.errstate(over="ignore"):
+        return np.where(far, np.exp(values), made)
 
 
 def _encode(values: Any, kind: TensorKind) -> Any:

@@ -22,6 +22,7 @@ from quant.convert import convert, plan_conversion
 from quant.convert_card import read_card, size_label, title
 from quant.convert_config import sections_for
 from quant.convert_safetensors import INDEX, read_checkpoint
+from quant.convert_values import exponential
 from quant.synth import write_model
 from quant.synth_checkpoint import write_checkpoint
 from quant.synth_config import VisionShape
@@ -138,6 +139,24 @@ def test_values_that_are_no_numbers_are_said(checkpoint: Path, tmp_path: Path) -
     assert "1 tensors hold values that are no finite numbers, such as blk.0.ffn_up.weight" in made.notes[-1]
     written = next(t for t in gguf.GGUFReader(made.path).tensors if t.name == "blk.0.ffn_up.weight")
     assert written.data.tobytes()[10:12] == b"\xc1\x7f"  # as the oracle writes it: no number, and quiet
+
+
+def test_exponentials_are_those_of_the_library_in_torch() -> None:
+    """Six of its answers that are not the nearest number, and two that are."""
+    wanted = {
+        -6.695508003234863: 0x3AA21080,
+        0.3275313973426819: 0x3FB19ADD,
+        -1.5409817695617676: 0x3E5B4F92,
+        -0.35505515336990356: 0x3F337D91,
+        2.401146650314331: 0x413092BB,
+        -6.700856685638428: 0x3AA1332F,
+        -2.0: 0x3E0A9555,
+        0.0: 0x3F800000,
+    }
+    made = exponential(np.array(list(wanted), dtype=np.float32))
+    assert made.view(np.uint32).tolist() == list(wanted.values())
+    far = np.array([np.nan, np.inf, -np.inf, 100, -200], dtype=np.float32)
+    np.testing.assert_array_equal(exponential(far), np.array([np.nan, np.inf, 0, np.inf, 0], dtype=np.float32))
 
 
 def test_memory_stays_the_same_whatever_the_size(tmp_path: Path) -> None:
