@@ -3,6 +3,13 @@
 from __future__ import annotations
 
 
+def sentences(message: str, hint: str) -> str:
+    """A message and its hint in one line, with a full stop between them."""
+    if not hint:
+        return message
+    return f"{message} {hint}" if message.endswith((".", "!", "?", ":")) else f"{message}. {hint}"
+
+
 class FrogError(Exception):
     """Base of all errors that a person may see.
 
@@ -15,6 +22,11 @@ class FrogError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+    @property
+    def in_one_line(self) -> str:
+        """The message and the hint, as sentences."""
+        return sentences(self.message, self.hint)
 
 
 class UsageError(FrogError):

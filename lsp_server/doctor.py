@@ -6,7 +6,7 @@ import asyncio
 import importlib.util
 from typing import Any
 
-from agent.errors import FrogError
+from agent.errors import FrogError, sentences
 from lsp_server.messages import DoctorResult
 from lsp_server.session import Session
 from lsp_server.settings import Settings
@@ -35,7 +35,7 @@ async def examine(session: Session) -> DoctorResult:
         return {"ok": is_ok, "lines": lines}
     for finding in findings:
         is_ok = is_ok and finding.status != "error"
-        lines.append(f"{finding.name}: {finding.status}: {finding.message} {finding.hint}".rstrip())
+        lines.append(f"{finding.name}: {finding.status}: {sentences(finding.message, finding.hint)}")
     return {"ok": is_ok, "lines": lines}
 
 
@@ -69,7 +69,7 @@ def find_problem(settings: Settings) -> str | None:
         try:
             locate(model.path)
         except FrogError as error:
-            return f"{error.message} {error.hint}".strip()
+            return error.in_one_line
     if settings.jail.backend != "auto":  # else there always is one
         from agent.jail.backends import chosen
 

@@ -8,6 +8,7 @@ from agent.changes.changeset import shown
 from agent.changes.merge import conflict_block
 from agent.changes.outlook import Outlook, Prospect
 from agent.changes.proposal import Proposal, ProposalState, is_never_applied
+from agent.errors import sentences
 from agent.types import ChangeSet, ExitReason, FileChange, TestOutcome
 
 Outlooks = Mapping[str, Outlook]
@@ -90,7 +91,7 @@ def _about(proposal: Proposal) -> Iterator[str]:
     if proposal.state in _STATES:
         yield _row("State", _STATES[proposal.state])
     if proposal.error is not None:
-        yield _row("Error", f"{proposal.error.message} {proposal.error.hint}".strip())
+        yield _row("Error", sentences(proposal.error.message, proposal.error.hint))
     yield from _about_tests(proposal)
     for note in proposal.notes:
         yield _row("Note", note)

@@ -92,4 +92,4 @@ async def start_first(
 
 
 def _sentence(name: str, error: JailUnavailable) -> str:
-    return f"Jail backend `{name}` is not used: {error.message}. {error.hint}".rstrip()
+    return f"Jail backend `{name}` is not used: {error.in_one_line}"

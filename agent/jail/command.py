@@ -48,7 +48,7 @@ async def run_command(spec: JailSpec, argv: Sequence[str], backend: str = "auto"
             _say(f"{argv[0]}: {error.message}")
             return EXIT_NOT_FOUND if error.is_missing else EXIT_NOT_EXECUTABLE
         except FrogError as error:
-            _say(f"frog-lsp: jail: {error.message}" + (f". {error.hint}" if error.hint else ""))
+            _say(f"frog-lsp: jail: {error.in_one_line}")
             return EXIT_NOT_JAILED
         except OSError as error:
             _say(f"frog-lsp: jail: it cannot be prepared: {error}. Close programs, or raise their limits.")

@@ -69,7 +69,7 @@ async def probe_endpoint(
             notes=notes,
         )
     except FrogError as error:
-        notes = (*(model.notes if model else ()), f"{error.message}. {error.hint}".strip())
+        notes = (*(model.notes if model else ()), error.in_one_line)
         tools_refused = probe.reachable and "does not take tools" in error.message
         return replace(probe, structured_tool_calls=False if tools_refused else None, notes=notes)
     finally:

@@ -193,4 +193,4 @@ def _named(proposal: Proposal, files: Sequence[str] | None) -> list[str] | None:
 
 
 def _refused(error: UsageError) -> RefusedError:
-    return RefusedError(f"{error.message} {error.hint}".strip())
+    return RefusedError(error.in_one_line)

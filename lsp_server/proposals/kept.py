@@ -163,8 +163,8 @@ class KeptProposals:
             await asyncio.to_thread(self._store.save, proposal)
         except ProposalError as error:
             self._in_memory_alone.add(proposal.run_id)
-            logger.error("%s %s", error.message, error.hint)
-            self._session.client.log(f"{error.message} {error.hint}", "error")
+            logger.error("%s", error.in_one_line)
+            self._session.client.log(error.in_one_line, "error")
 
 
 def _followed(kept: Proposal, known: Proposal) -> Proposal:

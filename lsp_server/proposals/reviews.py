@@ -138,7 +138,7 @@ class Reviews:
             data = self._texts[record.run_id].encode("utf-8", "backslashreplace")
             return write_private("reviews", review_path(record.run_id).name, data)
         except UsageError as error:
-            raise RefusedError(f"{error.message}. {error.hint}") from error
+            raise RefusedError(error.in_one_line) from error
 
     # --- the client -------------------------------------------------------------------------------------------
 

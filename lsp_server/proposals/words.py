@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent.changes.proposal import Proposal
+from agent.errors import sentences
 from agent.types import ExitReason
 from lsp_server.messages import AppliedFile, FileOutcome, RunState
 from lsp_server.runs import RunRecord
@@ -34,7 +35,7 @@ def failure(record: RunRecord) -> str:
     error = record.result.error if record.result is not None else None
     if error is None:
         return record.exit_reason or "see the log"
-    return f"{error.message} {error.hint}".strip()
+    return sentences(error.message, error.hint)
 
 
 def report(outcomes: Sequence[AppliedFile], patch_path: str | None, state: RunState) -> str:
