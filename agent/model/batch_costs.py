@@ -56,9 +56,11 @@ class CostStore:
         if before is not None:
             least = {size: min(cost, before.costs.cost(size)) for size, cost in costs.by_size.items()}
             costs = BatchCosts(by_size=least)
+        # As they will be read again: the next load drafts as this one.
+        costs = BatchCosts(by_size={size: round(cost, 3) for size, cost in costs.by_size.items()})
         n_times = 1 + (before.n_times if before is not None else 0)
         made = Measured(costs=costs, n_times=n_times, day=datetime.now().astimezone().date().isoformat())
-        sizes = {str(size): round(cost, 3) for size, cost in costs.by_size.items()}
+        sizes = {str(size): cost for size, cost in costs.by_size.items()}
         try:
             write_json_atomically(self._path, {"costs": sizes, "n_times": n_times, "day": made.day})
             for path in _files(self._folder, "*")[:-MOST_FILES]:

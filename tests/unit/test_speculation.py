@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from agent.errors import ContextTooLarge
+from agent.defaults import defaults_from
+from agent.errors import ContextTooLarge, UsageError
 from agent.model.batch_costs import MOST_FILES, CostStore, costs_folder, last_measured
 from agent.model.client import plan_drafts
 from agent.model.memory import MIB, ContextPlan, MemoryNeed, Setup
@@ -25,6 +26,7 @@ from agent.model.speculation import (
     pack,
     without_line_numbers,
 )
+from agent.model_report import report_drafts
 
 CPU = BatchCosts(by_size={1: 1.0, 4: 1.6, 8: 3.4})
 POOR = BatchCosts(by_size={1: 1.0, 2: 1.9, 4: 3.9, 8: 8.0})
@@ -154,6 +156,35 @@ def test_what_does_not_pay_is_measured_three_times(monkeypatch: pytest.MonkeyPat
     for n in range(MOST_FILES + 5):
         CostStore(tmp_path / "costs", str(tmp_path / f"{n}.gguf"), {}).store(CPU)
     assert len(list((tmp_path / "costs").glob("*.json"))) == MOST_FILES
+
+
+def test_doctor_says_whether_drafts_pay_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    path = str(tmp_path / "model.gguf")
+    assert report_drafts(path, False) == "No tokens are drafted: model.speculation is false."
+    assert "measured when the model is loaded" in report_drafts(path, "auto")
+    day = CostStore(costs_folder(), path, {}).store(POOR).day
+    cost = f"2 tokens at once take as long as 1.9 one by one (measured {day})"
+    off = f"No tokens are drafted, since it does not pay on this machine: {cost}."
+    assert report_drafts(path, "auto") == f"{off} It is measured again with the next loads."
+    assert report_drafts(path, True).endswith(f"though it does not pay on this machine: {cost}.")
+    for _ in range(2):
+        CostStore(costs_folder(), path, {}).store(POOR)
+    assert report_drafts(path, "auto") == off
+    CostStore(costs_folder(), path, {}).store(CPU)
+    assert report_drafts(path, "auto") == (
+        "Text that repeats what was read is drafted, 3 tokens ahead, up to 2.5 times as fast: "
+        f"4 tokens at once take as long as 1.6 one by one (measured {day})."
+    )
+
+
+def test_the_setting_is_auto_true_or_false() -> None:
+    for value in ("auto", True, False):
+        assert defaults_from({"model": {"speculation": value}}).model.speculation is value
+    assert defaults_from({}).model.speculation == "auto"
+    for wrong in ("always", 1, 0):
+        with pytest.raises(UsageError, match=r"model\.speculation must be"):
+            defaults_from({"model": {"speculation": wrong}})
 
 
 def _plans(room: int, explicit_error: bool = False) -> Callable[[int], ContextPlan]:
