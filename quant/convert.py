@@ -103,8 +103,8 @@ def plan_conversion(folder: Path, *, form: str = "auto") -> Plan:
     n_values = sum(prod(item.slot.made_shape) for item in items)
     left_out = [tensor for tensor in stored if is_left_out(tensor.name)]
     if left_out:
-        gigabytes = sum(tensor.n_bytes for tensor in left_out) / 1e9
-        notes.insert(0, f"left out: the part that sees pictures, {len(left_out)} tensors, {gigabytes:.2f} GB")
+        size = size_text(sum(tensor.n_bytes for tensor in left_out))
+        notes.insert(0, f"left out: the part that sees pictures, {len(left_out)} tensors, {size}")
     return Plan(
         config=config,
         form=matrix_form,
@@ -124,6 +124,11 @@ def plan_conversion(folder: Path, *, form: str = "auto") -> Plan:
         licence=card.licence,
         notes=tuple(notes),
     )
+
+
+def size_text(n_bytes: int) -> str:
+    """Bytes as a person reads them."""
+    return f"{n_bytes / 1e9:.2f} GB" if n_bytes >= 1e8 else f"{n_bytes / 1e6:.1f} MB"
 
 
 def convert(plan: Plan, path: Path, *, on_progress: Progress | None = None) -> Converted:

@@ -29,12 +29,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Convert, and print the path. Raises UsageError, ModelFileError."""
-    from quant.convert import convert, plan_conversion
+    from quant.convert import convert, plan_conversion, size_text
 
     folder, out = arguments.folder.expanduser(), arguments.out.expanduser()
     plan = plan_conversion(folder, form=arguments.form)
     drafting = f" and {plan.n_drafting} that drafts" if plan.n_drafting else ""
-    say(f"Qwen3.5 of {plan.config.layers} layers{drafting}, {plan.n_bytes / 1e9:.2f} GB as {plan.form.name}\n")
+    say(f"Qwen3.5 of {plan.config.layers} layers{drafting}, {size_text(plan.n_bytes)} as {plan.form.name}\n")
     say(f"licence: {plan.licence}\n" + "".join(f"{note}\n" for note in plan.notes))
     with ByteProgress(f"converting {folder.name or folder}") as progress:
         made = convert(plan, out, on_progress=progress.update)
@@ -56,4 +56,6 @@ def run(arguments: argparse.Namespace) -> int:
         )
     else:
         write_stdout(f"{out}\n".encode("utf-8", "surrogateescape"))
+        say(f"{made.size_bytes:,} bytes\n")
+        say(f"Make it smaller: `frog-lsp model quantize`. Use it: `frog-lsp model use {out}`\n")
     return EXIT_OK
