@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.model.locate import BUNDLED
+from agent.models import DEMONSTRATION_TURN_TOKENS
 from agent.run import Run
 from agent.run_id import new_run_id
 from agent.types import Issue, Limits, ModelSpec, RunEvent, RunResult, RunSpec, Turn, TurnFinished
@@ -19,7 +20,7 @@ from quant.tadpole.product import is_repaired
 from quant.tadpole.project import TEST_COMMAND
 from quant.tadpole.tasks import Task
 
-_LIMITS = Limits(max_steps=20, time_s=600.0)
+_LIMITS = Limits(max_steps=20, time_s=600.0, tokens_per_turn=DEMONSTRATION_TURN_TOKENS)  # as the bundled model has
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The test set: 200 tasks whose files, names, templates and wordings training never has.
 
-The first are written by hand (`tasks/*.txt`): a module, its tests, and bugs as the right line and the wrong one, each
-with its issue, where `{n}` is the number of the faulty line. The others come from `heldout.py`.
+The first are written by hand (`handwritten/*.txt`): a module, its tests, and bugs as the right line and the wrong one,
+each with its issue, where `{n}` is the number of the faulty line. The others come from `heldout.py`.
 """
 
 import re
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from quant.tadpole import heldout, heldout_wordings, modules, templates
 
-FOLDER = Path(__file__).parent / "tasks"
+FOLDER = Path(__file__).parent / "handwritten"
 KINDS = ("name", "self", "import", "ret", "op", "off")
 N_TASKS = 200
 SAMPLE = 10  # every tenth task: the twenty of the tests
@@ -77,7 +77,7 @@ def by_hand() -> list[Task]:
 
 def generated(seed: int, kind: str) -> Task:
     """A task of the templates that training never has."""
-    wanted = ("name", "attr", "stale")[seed % 3] if kind == "name" else kind
+    wanted = ("name", "attr", "stale")[seed // len(KINDS) % 3] if kind == "name" else kind
     made = modules.make(seed, "demo", wanted, _POOL, heldout_wordings.word)
     while not _LINES[0] <= made.files[made.path].count("\n") <= _LINES[1]:
         seed += _AGAIN
