@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from quant.tadpole import code, templates, wordings
-from quant.tadpole.mutate import Mutation, imported, mutations
-from quant.tadpole.project import TEST_COMMAND, THINK, Project, think_lines
+from quant.tadpole import code, scatter, templates, wordings
+from quant.tadpole.mutate import Mutation, guesses, imported, mutations
+from quant.tadpole.project import TEST_COMMAND, THINK, Attempt, Project, think_lines
 from quant.tadpole.words import Names, Split
 
 Template = tuple[str, tuple[str, ...]]
@@ -17,6 +17,7 @@ TRAINING = templates.blocks(templates.TRAINING)
 KINDS = ("name", "attr", "stale", "import", "self", "ret", "op", "off")
 _PLACE = re.compile(r"\$([A-Za-z]\d?)|@(\d)")
 _LINES = (6, 44)
+_MOST_ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ def make(
     split: Split = "train",
     wanted: str | None = None,
     pool: Sequence[Template] = TRAINING,
-    wording: Wording = wordings.word,
+    wording: Wording = scatter.word,
 ) -> Project:
     """The project of a seed."""  # fmt: skip
     random = Random(f"tadpole-modules-{split}-{seed}")
@@ -194,6 +195,32 @@ def build(random: Random, names: Names, good: Source, kind: str, wording: Wordin
     return _project(random, names, good, (bad, m, kind), (old, new), failing, wording)
 
 
+def _attempts(
+    random: Random, bad: str, m: Mutation, edit: tuple[str, str], failing: tuple[str, str, str, str]
+) -> tuple[Attempt, ...]:
+    """Edits of the same function that do not help, each of a line that occurs once, as does what replaces it."""
+    _, expression, expected, _ = failing
+    lines = bad.split("\n")
+    out: list[Attempt] = []
+    found = guesses(bad, random, m)
+    random.shuffle(found)
+    for guess in found:
+        old, new = lines[guess.line].strip(), guess.text.strip()
+        text = "\n".join([*lines[: guess.line], guess.text, *lines[guess.line + 1 :]])
+        if (old, new) == edit or old == new or bad.count(old) != 1 or text.count(new) != 1:
+            continue
+        if new in (attempt.new for attempt in out):
+            continue
+        got = outcome(text, expression)
+        if got == expected or _equal(got, expected) or len(got) > 120:
+            continue
+        error = got[1:] if got.startswith("!") else f"AssertionError: {got} != {expected}"
+        out.append(Attempt(think_lines(lines, guess.line), old, new, error))
+        if len(out) == _MOST_ATTEMPTS:
+            break
+    return tuple(out)
+
+
 def _project(
     random: Random, names: Names, good: Source, bug: tuple[str, Mutation, str], edit: tuple[str, str],
     failing: tuple[str, str, str, str], wording: Wording,
@@ -219,6 +246,7 @@ def _project(
     think = THINK.get(kind, "")
     if kind in ("op", "off") or (kind == "ret" and not told):
         think = think_lines(bad.split("\n"), m.line)
+    attempts = () if told or kind not in ("op", "off", "ret") else _attempts(random, bad, m, (old, new), failing)
     test_path = f"tests/test_{module}.py"
     files = {path: bad, test_path: _tests(path, case, good)}
     fixed = bad.replace(*edit)
@@ -236,6 +264,7 @@ def _project(
         edit,
         crowded,
         told,
+        attempts,
     )
 
 

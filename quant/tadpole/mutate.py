@@ -3,7 +3,7 @@
 import ast
 import builtins
 import keyword
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from random import Random
 
@@ -21,6 +21,8 @@ _SWAPS = {
     "+=": ("-=",), "-=": ("+=",), "==": ("!=",), "!=": ("==",), "<": (">",), ">": ("<",), "<=": (">=",), ">=": ("<=",),
     "and": ("or",), "or": ("and",),    "in": ("not in",), "not in": ("in",), "**": ("*",),
 }  # fmt: skip
+# What a wrong sign may have been: the same table backwards.
+_REPAIRS = {sign: tuple(right for right, wrong in _SWAPS.items() if sign in wrong) for sign in [*_SWAPS, "/"]}
 _STRICT = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 
 
@@ -38,7 +40,10 @@ class Mutation:
 
 
 class _Finder:
-    def __init__(self, text: str, random: Random, fresh: list[str]) -> None:
+    def __init__(
+        self, text: str, random: Random, fresh: list[str], swaps: Mapping[str, tuple[str, ...]] = _SWAPS
+    ) -> None:
+        self.swaps = swaps
         self.lines = text.split("\n")
         self.random = random
         self.fresh = fresh
@@ -116,7 +121,7 @@ class _Finder:
 
     def _operators(self, node: ast.AST, line: int, function: str) -> Iterator[Mutation]:
         for begin, end, sign in self._signs(node, line):
-            for wrong in _SWAPS.get(sign, ()):
+            for wrong in self.swaps.get(sign, ()):
                 yield Mutation("op", line, self.change(line, begin, end, wrong), wrong, sign, function=function)
             if sign in _STRICT:
                 wrong = _STRICT[sign]
@@ -179,6 +184,13 @@ def mutations(text: str, random: Random, fresh: list[str]) -> list[Mutation]:
     """All bugs that a text could have, but missing imports; `fresh` are names that it does not use."""
     known = {*keyword.kwlist, *dir(builtins)}
     return [m for m in _Finder(text, random, fresh).find() if m.wrong not in known or m.family in ("op", "off")]
+
+
+def guesses(text: str, random: Random, wrong: Mutation) -> list[Mutation]:
+    """What one may try who looks for a bug of this kind in its function: one line each, the right one among them."""
+    kinds = ("ret",) if wrong.family == "ret" else ("op", "off")
+    found = _Finder(text, random, [wrong.wrong], _REPAIRS).find()
+    return [m for m in found if m.function == wrong.function and m.family in kinds]
 
 
 def imported(text: str) -> dict[str, int]:

@@ -14,6 +14,16 @@ THINK = {
 
 
 @dataclass(frozen=True)
+class Attempt:
+    """An edit after which the tests still fail."""
+
+    think: str
+    old: str
+    new: str
+    error: str  # what the test says then
+
+
+@dataclass(frozen=True)
 class Project:
     """A workspace with one bug, and what is known about it."""
 
@@ -30,6 +40,7 @@ class Project:
     whole: tuple[str, str] | None = None  # the same edit, with the whole line
     crowded: int = 1  # how often `old` occurs: where it is more than once, the whole line is needed
     told: bool = True  # whether the issue says what is right
+    attempts: tuple[Attempt, ...] = ()  # edits that look as likely, where the issue does not say which is right
 
 
 def think_lines(buggy: list[str], line: int) -> str:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from random import Random
 
 from quant.tadpole import refusals
-from quant.tadpole.project import TEST_COMMAND, Project
+from quant.tadpole.project import TEST_COMMAND, Attempt, Project
 from quant.tadpole.words import misspell
 
 _DASHES = "-" * 70
@@ -64,6 +64,10 @@ def conversation(made: Project, random: Random, *, plain: bool = False) -> list[
         spans += _missed(made, random)
     elif 0.2 <= chance < 0.225 and made.crowded == 1:
         return spans + _given_up(made, random)
+    elif made.attempts and chance >= 0.3:
+        spans += _tried(made, random)
+        if spans[-1].said and spans[-1].text.endswith(_NOTHING_HELPS):
+            return spans
     elif made.crowded > 1 or (0.09 <= chance < 0.12 and made.family in ("name", "stale", "attr") and made.whole):
         spans += _many(made, random)
     else:
@@ -135,6 +139,41 @@ def _lost(made: Project, r: Random) -> list[Span]:
         Span(call("Glob", "Find the file.", pattern=f"**/{name}"), said=True),
         Span(observed(made.path), said=False),
     ]
+
+
+_NOTHING_HELPS = "the tests fail with all that I tried.<|im_end|>"
+
+
+def _tried(made: Project, r: Random) -> list[Span]:
+    """Edits that do not help, each taken back, then the right one; seldom none is found, and it says so.
+
+    The wrong ones are not trained on: what is learnt is which edits are left when some have failed.
+    """
+    n_wrong = r.choice((1, 1, 1, 2, 2, 3))
+    spans: list[Span] = []
+    for attempt in made.attempts[:n_wrong]:
+        spans += [
+            Span(_attempted(made, attempt), said=False),
+            Span(observed(f"Edited {made.path} (1 replacement)."), said=False),
+            Span(call("Bash", "Run the tests.", command=TEST_COMMAND), said=True),
+            Span(observed(_report(r, 1, "", _failure(made, r, attempt.error))), said=False),
+            Span(
+                call("Edit", "Take it back.", file_path=made.path, old_string=attempt.new, new_string=attempt.old),
+                said=True,
+            ),
+            Span(observed(f"Edited {made.path} (1 replacement)."), said=False),
+        ]
+    if n_wrong >= 3 and len(made.attempts) >= 3 and r.random() < 0.3:
+        return [
+            *spans,
+            Span(answer("Nothing helps.", f"I changed nothing in {made.path}: {_NOTHING_HELPS[:-10]}"), said=True),
+        ]
+    return [*spans, Span(edit_call(made, made.path), said=True)]
+
+
+def _attempted(made: Project, attempt: Attempt) -> str:
+    think = attempt.think if made.think.startswith("def ") else made.think
+    return call("Edit", think, file_path=made.path, old_string=attempt.old, new_string=attempt.new)
 
 
 def _missed(made: Project, r: Random) -> list[Span]:
@@ -211,7 +250,8 @@ def _good_run(made: Project, r: Random) -> str:
 
 def _bad_run(made: Project, r: Random) -> tuple[str, str, str]:
     changed = f"I changed {made.path}, but the tests do not pass."
-    kind = r.random()
+    is_guess = made.family in ("op", "off") or (made.family == "ret" and not made.told)  # then it would try on
+    kind = r.random() * (0.26 if is_guess else 1.0)
     if kind < 0.08:
         return (
             _report(r, 0, "", f"{_DASHES}\nRan 0 tests in 0.000s\n\nOK\n"),
@@ -232,10 +272,10 @@ def _bad_run(made: Project, r: Random) -> tuple[str, str, str]:
     return _report(r, 1, "", _failure(made, r)), "The tests do not pass.", changed
 
 
-def _failure(made: Project, r: Random) -> str:
+def _failure(made: Project, r: Random, error: str | None = None) -> str:
     base = r.choice(("/opt/w", "/builds", "/home/user/code", "/srv/job")) + r.choice(("", "/1", "/run-7f", "/project"))
     module = made.path.removesuffix(".py").replace("/", "_")
-    error = r.choice(
+    error = error or r.choice(
         (
             f"NameError: name '{made.old.split()[-1]}' is not defined",
             f"AssertionError: {r.randint(1, 90)} != {r.randint(1, 90)}",
