@@ -8,6 +8,7 @@ from quant.tadpole.wordings import Fault, message
 SHARE = 0.6
 """Of the issues of training: what is learnt of these is to find the path, the line and the names wherever they are."""
 
+_NEAR = 0.4  # the share of other lines that are about the module and its test
 _JARGON = """
 the a of for and with this that some after before since again still now not yet always once when while only both each
 build job run step stage check lint type test suite case report log output trace result value error warning note info
@@ -58,11 +59,29 @@ def _noise(r: Random) -> str:
     return f"{text.capitalize() if r.random() < 0.6 else text}{_pick(r, '', '.', ':', '!', ' ...', ',', '?')}"
 
 
-def _around(r: Random, text: str) -> str:
+def _near(r: Random, f: Fault) -> str:
+    """A line about the module or its test, in which the file is not named as it has to be."""
+    stem = f.case.split(".")[0]
+    root = _pick(r, "", "", "/w/", "/home/me/", "/mnt/src/")
+    dotted = f.path.removesuffix(".py").replace("/", ".")
+    kind = f.error.split(":")[0]
+    frame = f'  File "{root}tests/{stem}.py", line {r.randint(5, 60)}, in {f.test}'
+    return r.choice((
+        f"{frame}\n    self.assertEqual({f.call}, {f.expected})",
+        f"{frame}\n    {_jargon(r, 2)}",
+        f"{root}tests/{stem}.py:{r.randint(5, 60)}: {_pick(r, kind, _jargon(r, 3))}",
+        f"{_pick(r, 'F', 'E', 'x', '!')} tests/{stem}.py::{f.test}{_pick(r, '', f' - {kind}')}",
+        f"{f.test} ({f.case}.{f.test}){_pick(r, '', ' ... ' + _jargon(r, 1))}",
+        f"{r.choice('*#=-') * r.randint(2, 15)} {_jargon(r, 2)} {dotted}",
+        f"{_pick(r, 'import', 'module', 'from', 'package')} {dotted}",
+    ))  # fmt: skip
+
+
+def _around(r: Random, f: Fault, text: str) -> str:
     """A text with lines before and behind it that tell nothing."""
     n_before, n_behind = r.choice((0, 0, 1, 1, 2, 4)), r.choice((0, 0, 1, 1, 2, 3))
-    before = "".join(f"{_noise(r)}\n" for _ in range(n_before))
-    behind = "".join(f"\n{_noise(r)}" for _ in range(n_behind))
+    before = "".join(f"{_near(r, f) if r.random() < _NEAR else _noise(r)}\n" for _ in range(n_before))
+    behind = "".join(f"\n{_near(r, f) if r.random() < _NEAR else _noise(r)}" for _ in range(n_behind))
     if not before and not behind:
         return f"{_jargon(r, 4)}{_pick(r, ' ', ': ', ', ', ' - ', chr(10))}{text}"
     return f"{before}{_pick(r, '', '', chr(10)) if before else ''}{text}{behind}"
@@ -109,7 +128,7 @@ def _scattered(r: Random, f: Fault, text: str) -> str:
         indent = _pick(r, "", "", "  ", "    ", "\n")
         parts[0] = f"{_jargon(r, 3)}{_pick(r, ' ', ': ')}{parts[0]}" if indent.strip("\n") else parts[0]
         joined = f"\n{indent}".join(parts)
-    return _around(r, joined)
+    return _around(r, f, joined)
 
 
 def _scattered_failure(r: Random, f: Fault) -> str:
@@ -131,7 +150,7 @@ def _scattered_failure(r: Random, f: Fault) -> str:
     if r.random() < 0.35:
         where = f"{where} {_jargon(r, 5)}"
     parts = [where, said] if r.random() < 0.5 else [said, where]
-    return _around(r, f"{_pick(r, chr(10), chr(10), chr(10) * 2, ': ', ' - ', chr(10) + '  ')}".join(parts))
+    return _around(r, f, f"{_pick(r, chr(10), chr(10), chr(10) * 2, ': ', ' - ', chr(10) + '  ')}".join(parts))
 
 
 def _scattered_word(r: Random, f: Fault) -> tuple[str, bool]:
