@@ -167,6 +167,22 @@ async def test_the_same_call_with_other_results_goes_on() -> None:
     assert outcome.exit_reason is ExitReason.AGENT
 
 
+@pytest.mark.parametrize("n", [2, 3])
+async def test_a_round_of_calls_three_times_is_stuck(n: int) -> None:
+    """A file that is not where the issue says: read, look for it, read, look for it."""
+    a_round = [turn(bash(str(i))) for i in range(n)]
+    outcome, _, tools, _ = await play(turn(bash("x")), *a_round * 5, tools=Echo(numbered=False))
+    assert outcome.exit_reason is ExitReason.STUCK
+    assert len(tools.calls) == 1 + 3 * n
+
+
+async def test_a_longer_round_or_one_with_another_result_goes_on() -> None:
+    outcome, *_ = await play(*[turn(bash(str(i))) for i in range(4)] * 4, turn(), tools=Echo(numbered=False))
+    assert outcome.exit_reason is ExitReason.AGENT
+    outcome, *_ = await play(*[turn(bash("edit")), turn(bash("test"))] * 5, turn())
+    assert outcome.exit_reason is ExitReason.AGENT
+
+
 async def test_a_call_between_breaks_the_row() -> None:
     turns = [turn(bash("x")), turn(bash("x")), turn(bash("y")), turn(bash("x")), turn(bash("x")), turn()]
     outcome, *_ = await play(*turns, tools=Echo(numbered=False))
