@@ -168,13 +168,16 @@ def copied(vocab: Any, seed: int, n_lines: int) -> tuple[list[int], list[int]]:
 def test_greedy_is_the_same_but_where_two_tokens_are_as_good(
     make_engine: Any, models: dict[str, Any], name: str, record_property: Any
 ) -> None:
+    """Over thousands of tokens, against a noise that was measured on other texts."""
     vocab = models[name].vocab
-    noise = compare(make_engine, name, *copied(vocab, 1000, 20)).noise
-    found = compare(make_engine, name, *copied(vocab, 0, 30))
-    record_property("places where greedy differs", f"{found.n_other} of {found.n_tokens}, noise {noise:g}")
-    assert found.n_tokens >= 350 and found.n_accepted > found.n_tokens / 2
-    assert found.widest_gap <= 2 * noise  # both tokens may move
-    assert found.n_other <= found.n_tokens / 200
+    noise = max(compare(make_engine, name, *copied(vocab, seed, 40)).noise for seed in (1000, 1001))
+    found = [compare(make_engine, name, *copied(vocab, seed, 60)) for seed in range(4)]
+    n_tokens, n_other = sum(one.n_tokens for one in found), sum(one.n_other for one in found)
+    record_property("places where greedy differs", f"{n_other} of {n_tokens}, noise {noise:g}")
+    assert n_tokens >= 2500
+    assert all(one.n_accepted > one.n_tokens / 2 for one in found)
+    assert max(one.widest_gap for one in found) <= 2 * noise  # both tokens may move
+    assert n_other <= n_tokens / 200
 
 
 @pytest.mark.timeout(300)
