@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 from quant.tadpole import code, phrases
-from quant.tadpole.project import TEST_COMMAND, THINK, Project, think_lines
+from quant.tadpole.project import TEST_COMMAND, THINK, Project, think_line, think_lines
 from quant.tadpole.words import Names, Split, misspell
 
 # The families of bugs and their shares.
@@ -138,7 +138,7 @@ def _project(
 
 
 def _think(family: str, buggy: list[str], line: int) -> str:
-    return THINK[family] if family != "op" else think_lines(buggy, line)
+    return think_lines(buggy, line) if family == "op" else THINK.get(family) or think_line(buggy, line)
 
 
 def _tests(dotted: str, case: str, pieces: list[code.Piece]) -> tuple[str, int]:

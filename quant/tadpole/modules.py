@@ -8,7 +8,7 @@ from random import Random
 
 from quant.tadpole import code, scatter, templates, wordings
 from quant.tadpole.mutate import Mutation, guesses, imported, mutations
-from quant.tadpole.project import TEST_COMMAND, THINK, Attempt, Project, think_lines
+from quant.tadpole.project import TEST_COMMAND, THINK, Attempt, Project, think_line, think_lines
 from quant.tadpole.words import Names, Split
 
 Template = tuple[str, tuple[str, ...]]
@@ -243,9 +243,10 @@ def _project(
     if kind in ("name", "attr", "stale"):
         crowded = bad.count(m.wrong)
         old, new = m.wrong, m.right
-    think = THINK.get(kind, "")
     if kind in ("op", "off") or (kind == "ret" and not told):
         think = think_lines(bad.split("\n"), m.line)
+    else:
+        think = THINK.get(kind) or think_line(bad.split("\n"), m.line)
     attempts = () if told or kind not in ("op", "off", "ret") else _attempts(random, bad, m, (old, new), failing)
     test_path = f"tests/test_{module}.py"
     files = {path: bad, test_path: _tests(path, case, good)}

@@ -8,8 +8,6 @@ THINK = {
     "stale": "An old name is still used.",
     "attr": "The attribute has a wrong name.",
     "import": "An import is missing.",
-    "self": "The attribute needs self.",
-    "ret": "The wrong value is returned.",
 }
 
 
@@ -43,8 +41,12 @@ class Project:
     attempts: tuple[Attempt, ...] = ()  # edits that look as likely, where the issue does not say which is right
 
 
+def think_line(buggy: list[str], line: int) -> str:
+    """A line as Read shows it: its number is what it is found by."""
+    return f"{line + 1}. {buggy[line]}"
+
+
 def think_lines(buggy: list[str], line: int) -> str:
     """A function down to its faulty line, as Read shows it."""
     start = next(i for i in range(line, -1, -1) if buggy[i].strip().startswith("def "))
-    rest = "".join(f"\n{i + 1}. {buggy[i]}" for i in range(start + 1, line + 1))
-    return buggy[start].strip() + rest
+    return "\n".join(think_line(buggy, i) for i in range(start, line + 1))

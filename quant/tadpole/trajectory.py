@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from random import Random
 
 from quant.tadpole import refusals
-from quant.tadpole.project import TEST_COMMAND, Attempt, Project
+from quant.tadpole.project import TEST_COMMAND, Attempt, Project, think_line
 from quant.tadpole.words import misspell
 
 _DASHES = "-" * 70
@@ -172,8 +172,7 @@ def _tried(made: Project, r: Random) -> list[Span]:
 
 
 def _attempted(made: Project, attempt: Attempt) -> str:
-    think = attempt.think if made.think.startswith("def ") else made.think
-    return call("Edit", think, file_path=made.path, old_string=attempt.old, new_string=attempt.new)
+    return call("Edit", attempt.think, file_path=made.path, old_string=attempt.old, new_string=attempt.new)
 
 
 def _missed(made: Project, r: Random) -> list[Span]:
@@ -216,7 +215,9 @@ def _many(made: Project, r: Random) -> list[Span]:
         ([], [f"lines {', '.join(str(r.randint(1, 40)) for _ in range(n))}"], r.sample(places, min(n, len(places))))
     )
     old, new = made.whole
-    again = call("Edit", "Take the whole line.", file_path=made.path, old_string=old, new_string=new)
+    lines = made.files[made.path].split("\n")
+    line = next(i for i, text in enumerate(lines) if text.strip() == old.split("\n")[0])
+    again = call("Edit", think_line(lines, line), file_path=made.path, old_string=old, new_string=new)
     return [
         Span(edit_call(made, made.path), said=True),
         Span(observed("\n".join([error, *help_lines])), said=False),
