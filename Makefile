@@ -20,7 +20,7 @@ export PYTHONDONTWRITEBYTECODE := 1
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast lint format editors bubblewrap oracle bench build vscode vscode-schema vscode-modules clean
+.PHONY: help setup demo test test-fast lint format editors bubblewrap oracle bench build vscode vscode-pictures vscode-schema vscode-modules clean
 
 help: ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -89,7 +89,11 @@ vscode-modules:
 
 vscode: vscode-modules ## package the extension for VS Code, dist/frog-lsp.vsix (needs npm)
 	@if [ -e $(CLIENT)/node_modules/.ready ]; then mkdir -p dist && cd $(CLIENT) && $(NODE) && export PATH && \
-	node esbuild.mjs && node_modules/.bin/vsce package --no-dependencies --allow-missing-repository -o ../dist/frog-lsp.vsix; fi
+	node esbuild.mjs && node_modules/.bin/vsce package --no-dependencies --allow-missing-repository --no-rewrite-relative-links -o ../dist/frog-lsp.vsix; fi
+
+vscode-pictures: setup editors vscode ## make the pictures of the READMEs anew, in a real VS Code
+	@$(PYTEST) -q tests/e2e/test_vscode_start.py
+	@cp build/vscode/proposal.png build/vscode/review.png $(CLIENT)/media/
 
 vscode-schema: setup vscode-modules ## write the server's settings and commands into the extension
 	@$(BIN)/frog-lsp schema protocol > $(CLIENT)/src/protocol.ts

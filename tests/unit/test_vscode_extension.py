@@ -17,7 +17,7 @@ MODULES = CLIENT / "node_modules"
 TIMEOUT_S = 100
 LARGEST_BUNDLE_BYTES = 500_000
 ACTIVATION_BUDGET_MS = 50
-"""35 ms measured on a slow core, 33 of them for loading. The client of the protocol is loaded when it is needed."""
+"""What it takes is measured, in wall time or, on a busy machine, in time of the processor."""
 
 
 @pytest.fixture(scope="module")
@@ -54,12 +54,14 @@ def test_units() -> None:
 
 @pytest.mark.usefixtures("require_modules")
 def test_the_bundle_is_small_and_starts_fast(tmp_path: Path) -> None:
+    run("node", "esbuild.mjs", str(tmp_path))
+    assert sum(bundle.stat().st_size for bundle in tmp_path.glob("*.js")) <= LARGEST_BUNDLE_BYTES
     bundle = tmp_path / "extension.js"
-    run("node", "esbuild.mjs", str(bundle))
-    assert bundle.stat().st_size <= LARGEST_BUNDLE_BYTES
     assert 'require("vscode")' in bundle.read_text()
-    taken_ms = min(float(run("node", "test/activation.cjs", str(bundle))) for _ in range(3))
-    assert taken_ms <= ACTIVATION_BUDGET_MS
+    starts = [json.loads(run("node", "test/activation.cjs", str(bundle))) for _ in range(5)]
+    assert "./client" not in starts[0]["loaded"], "the client of the protocol is loaded when a server is started"
+    assert not starts[0]["isAwaited"]
+    assert min(min(start["ms"], start["cpuMs"]) for start in starts) <= ACTIVATION_BUDGET_MS
 
 
 def test_the_lock_works_on_every_machine() -> None:

@@ -71,7 +71,10 @@ export function activate(context: vscode.ExtensionContext): void {
         status.take(result);
         await vscode.commands.executeCommand("setContext", "frogLsp.isChecked", result.ok);
         const page = views.put({ kind: "doctor", runId: "now", path: "doctor.txt" }, report(result, vscode.l10n.t));
-        await vscode.window.showTextDocument(page, { preview: true });
+        // A walkthrough, which is no text, stays in sight.
+        const isOnText = vscode.window.activeTextEditor !== undefined;
+        const viewColumn = isOnText ? vscode.ViewColumn.Active : vscode.ViewColumn.Beside;
+        await vscode.window.showTextDocument(page, { preview: true, viewColumn });
       });
     }
   }
@@ -99,10 +102,12 @@ export function activate(context: vscode.ExtensionContext): void {
     fixIssue: () => fixes.fixIssue(),
     fixProblem: () => fixes.fixProblem(),
     fixFailingTest: () => fixes.fixFailingTest(),
+    fixTerminalSelection: () => fixes.fixTerminalSelection(),
     showProposals: (given) => decisions.show(given),
     apply: (given) => decisions.apply(given),
     discard: (given) => decisions.discard(given),
     openDiff: (given) => decisions.openDiff(given),
+    toggleTick: () => review.toggle(),
     applyFile: (given) => decisions.applyPart(given),
     discardFile: (given) => decisions.discardPart(given),
     applyHunk: (given) => decisions.applyPart(given, true),

@@ -46,7 +46,7 @@ export class Decisions {
     }
   }
 
-  /** The tree, and the first change of the proposal. */
+  /** The tree, which has the keyboard then, and the first change of the proposal beside it. */
   async show(given?: unknown): Promise<void> {
     const runId = await this.runOf(given);
     if (runId === undefined) {
@@ -58,15 +58,15 @@ export class Decisions {
       const open = proposal.files.filter((file) => file.state === "open");
       const first = open.find((file) => file.appliedByDefault) ?? open[0];
       if (first !== undefined) {
-        await this.openDiff({ kind: "file", runId, file: first });
+        await this.openDiff({ kind: "file", runId, file: first }, true);
       }
     });
   }
 
   /** VS Code's own diff: what the run saw, what it proposes. */
-  async openDiff(given: unknown): Promise<void> {
+  async openDiff(given: unknown, preserveFocus = false): Promise<void> {
     const part = this.partOf(given);
-    if (part === undefined) {
+    if (part === undefined || this.review.isBusyTicking) {
       return;
     }
     const { runId, file, hunk } = part;
@@ -76,7 +76,11 @@ export class Decisions {
       return;
     }
     const [left, right] = (["before", "proposal"] as const).map((kind) => viewUri({ kind, runId, path: file.path }));
-    const options: vscode.TextDocumentShowOptions = { preview: true };
+    const options: vscode.TextDocumentShowOptions = { preview: true, preserveFocus };
+    const shown = vscode.window.activeTextEditor?.document.uri;
+    if (shown?.scheme === SCHEME && placeOf(shown.path)?.kind === "transcript") {
+      options.viewColumn = vscode.ViewColumn.One; // a transcript stands at the side, where a diff has no room
+    }
     if (hunk !== undefined) {
       const line = firstChangedLine(hunk);
       options.selection = new vscode.Range(line, 0, line, 0);

@@ -57,14 +57,26 @@ export class Fixes {
     }
     if (here.selection !== undefined) {
       await this.fix({ uri: here.uri, range: here.selection });
-      return;
+    } else {
+      await this.fixOutput(here.uri);
     }
+  }
+
+  /** From the menu of the terminal: what is selected there, whatever is selected in an editor. */
+  async fixTerminalSelection(): Promise<void> {
+    const here = (await this.isReady()) ? await this.here() : undefined;
+    if (here !== undefined) {
+      await this.fixOutput(here.uri);
+    }
+  }
+
+  private async fixOutput(uri: string): Promise<void> {
     const output = await terminalSelection();
     if (output === "") {
       void inform(vscode.l10n.t("Select the output of the failing test, in the terminal or in an editor."));
       return;
     }
-    await this.fix({ uri: here.uri, issue: output });
+    await this.fix({ uri, issue: output });
   }
 
   private async fix(params: FixParams): Promise<void> {

@@ -17,6 +17,8 @@ export type Node =
 
 const WAITING: readonly string[] = ["proposed", "partly-applied", "conflict"];
 const CHANGES_WAIT_MS = 400;
+/** In which the row that the keyboard is on is selected, which would open its diff. */
+const SELECT_MS = 300;
 
 export class Review implements vscode.TreeDataProvider<Node>, vscode.Disposable {
   private readonly changed = new vscode.EventEmitter<Node | undefined>();
@@ -26,6 +28,7 @@ export class Review implements vscode.TreeDataProvider<Node>, vscode.Disposable 
   private readonly ticks = new Map<string, review.Ticks>();
   private rows: readonly RunRow[] = [];
   private timer: NodeJS.Timeout | undefined;
+  private isTicking = false;
   readonly onDidChangeTreeData = this.changed.event;
 
   constructor(
@@ -103,6 +106,31 @@ export class Review implements vscode.TreeDataProvider<Node>, vscode.Disposable 
     }
     await this.refresh();
     return results;
+  }
+
+  /** Ticks or unticks the row that the keyboard is on: VS Code has no key for the box of a row. */
+  async toggle(): Promise<void> {
+    if (this.isTicking) {
+      return;
+    }
+    this.isTicking = true;
+    try {
+      await vscode.commands.executeCommand("list.selectAndPreserveFocus");
+      await new Promise((resolve) => setTimeout(resolve, SELECT_MS));
+    } finally {
+      this.isTicking = false;
+    }
+    const [node] = this.view.selection;
+    const box = node === undefined ? undefined : this.getTreeItem(node).checkboxState;
+    if (node !== undefined && typeof box === "object") {
+      const { Checked, Unchecked } = vscode.TreeItemCheckboxState;
+      this.tick(node, box.state === Checked ? Unchecked : Checked);
+    }
+  }
+
+  /** Whether a row is selected for its box alone. */
+  get isBusyTicking(): boolean {
+    return this.isTicking;
   }
 
   file(runId: string, path: string): ProposedFile | undefined {

@@ -95,8 +95,8 @@ export class Server implements vscode.Disposable {
   }
 
   private async connect(program: string): Promise<void> {
-    // Loaded when it is needed: it is most of our start.
-    const { LanguageClient, RevealOutputChannelOn } = await import("vscode-languageclient/node");
+    // Loaded when it is needed: it is nine tenths of what there is to load.
+    const { LanguageClient, RevealOutputChannelOn } = await import("./client");
     const client = new LanguageClient(
       "frog",
       "FrogNano",

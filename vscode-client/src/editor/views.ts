@@ -10,8 +10,9 @@ import type { ProposalResult, ProposedFile } from "../protocol";
 import type { Server } from "./server";
 
 const POLL_MS = 500;
-/** From our answer to the moment when the editor has it. */
+/** From our answer to the moment when the editor has it; on a busy machine it takes several. */
 const FOLD_WAIT_MS = 300;
+const FOLD_TRIES = 10;
 
 export function viewUri(place: Place): vscode.Uri {
   return vscode.Uri.from({ scheme: SCHEME, path: pathOf(place) });
@@ -25,6 +26,7 @@ export class Views implements vscode.TextDocumentContentProvider, vscode.Folding
   private readonly folds = new Map<string, readonly Fold[]>();
   private readonly folded = new Map<string, ReadonlySet<number>>();
   private readonly sizes = new Map<string, string>();
+  private readonly nLines = new Map<string, number>();
   private readonly registered: vscode.Disposable;
   private readonly timer: NodeJS.Timeout;
   readonly onDidChange = this.changed.event;
@@ -35,7 +37,11 @@ export class Views implements vscode.TextDocumentContentProvider, vscode.Folding
     this.registered = vscode.Disposable.from(
       vscode.workspace.registerTextDocumentContentProvider(SCHEME, this),
       vscode.languages.registerFoldingRangeProvider({ scheme: SCHEME, pattern: "/transcript/**" }, this),
-      vscode.workspace.onDidCloseTextDocument(({ uri }) => this.folded.delete(uri.path)),
+      vscode.workspace.onDidCloseTextDocument(({ uri }) => {
+        this.folded.delete(uri.path);
+        this.nLines.delete(uri.path);
+      }),
+      vscode.workspace.onDidChangeTextDocument(({ document }) => this.follow(document)),
       server.onEnded((runId) => this.changed.fire(viewUri({ kind: "transcript", runId, path: "transcript.txt" }))),
     );
   }
@@ -91,8 +97,28 @@ export class Views implements vscode.TextDocumentContentProvider, vscode.Folding
     const thoughts = (this.folds.get(path) ?? []).filter((fold) => fold.isThought).map((fold) => fold.start);
     const fresh = thoughts.filter((line) => !done.has(line));
     this.folded.set(path, new Set([...done, ...fresh]));
-    if (fresh.length > 0) {
+    const isSeen = (line: number): boolean =>
+      vscode.window.activeTextEditor?.document === document &&
+      vscode.window.activeTextEditor.visibleRanges.some((range) => range.contains(new vscode.Position(line + 1, 0)));
+    for (let tries = 0; fresh.length > 0 && tries < FOLD_TRIES && (tries === 0 || fresh.some(isSeen)); tries++) {
       await vscode.commands.executeCommand("editor.fold", { selectionLines: fresh, levels: 1 });
+      await new Promise((resolve) => setTimeout(resolve, FOLD_WAIT_MS));
+    }
+  }
+
+  /** Goes on with a transcript that grows, as long as its end is what is looked at. */
+  private follow(document: vscode.TextDocument): void {
+    if (document.uri.scheme !== SCHEME || placeOf(document.uri.path)?.kind !== "transcript") {
+      return;
+    }
+    const before = this.nLines.get(document.uri.path) ?? 0;
+    this.nLines.set(document.uri.path, document.lineCount);
+    for (const editor of vscode.window.visibleTextEditors.filter((other) => other.document === document)) {
+      const lastSeen = editor.visibleRanges.at(-1)?.end.line ?? 0;
+      if (lastSeen >= before - 2) {
+        const end = new vscode.Position(document.lineCount - 1, 0);
+        editor.revealRange(new vscode.Range(end, end));
+      }
     }
   }
 
