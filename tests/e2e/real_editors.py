@@ -117,24 +117,29 @@ def drive(tmp_path: Path, command: Sequence[str], options: Mapping[str, Any], **
     return found
 
 
-def end_leftovers(mark: str, patience_s: float = 5.0) -> list[str]:
-    """Command lines of processes that were started with FROG_TEST=mark and do not end; they are killed."""
+def end_leftovers(mark: str, patience_s: float = 5.0, apart_from: str | None = None) -> list[str]:
+    """Command lines of processes that were started with FROG_TEST=mark and do not end; they are killed.
+
+    Those whose command line has the words `apart_from` may stay.
+    """
     end = time.monotonic() + patience_s
-    while (found := _marked(mark)) and time.monotonic() < end:
+    while (found := _marked(mark, apart_from)) and time.monotonic() < end:
         time.sleep(0.1)
     for pid in found:
         os.kill(pid, signal.SIGKILL)
     return list(found.values())
 
 
-def _marked(mark: str) -> dict[int, str]:
+def _marked(mark: str, apart_from: str | None) -> dict[int, str]:
     found: dict[int, str] = {}
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
             if f"FROG_TEST={mark}".encode() in (entry / "environ").read_bytes().split(b"\0"):
-                found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                if apart_from is None or apart_from not in command:
+                    found[int(entry.name)] = command
         except OSError:
             continue
     return found

@@ -11,18 +11,19 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Locator, Page, sync_playwright
+from playwright.sync_api import Browser, Locator, Page, sync_playwright
 
 from tests.e2e.lsp_session import own_env
 from tests.e2e.real_editors import ROOT, end_leftovers
 from tests.editors.install import CHROMIUM, VSCODE
 
 START_TIMEOUT_S = 60
-WAIT_MS = 30_000
+WAIT_MS = 60_000  # a slow step takes 5 s; a busy machine is no bug
+LEAVE_S = 20.0
 SHOTS = ROOT / "build" / "vscode"
 # Nothing of its own on the screen or on the network.
 QUIET: dict[str, Any] = {
@@ -38,6 +39,10 @@ QUIET: dict[str, Any] = {
     "chat.disableAIFeatures": True,
     "window.commandCenter": False,
     "git.enabled": False,
+    "terminal.integrated.enablePersistentSessions": False,
+    "terminal.integrated.initialHint": False,
+    "terminal.integrated.gpuAcceleration": "off",
+    "window.title": "${activeEditorShort}${separator}${rootName}",
     "files.autoSave": "off",
     "security.workspace.trust.enabled": False,
 }
@@ -53,10 +58,14 @@ BROWSER_OPTIONS = [
 
 
 class Workbench:
-    """What a person sees and does. Everything waits at most half a minute."""
+    """What a person sees and does. Everything waits at most a minute."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
+
+    def wait_until_loaded(self) -> None:
+        """Wait for the files of the folder."""
+        self.page.locator(".explorer-folders-view .monaco-list-row").first.wait_for(timeout=2 * WAIT_MS)
 
     def command(self, title: str) -> None:
         """Run a command from the palette."""
@@ -64,9 +73,10 @@ class Workbench:
         box = self.page.locator(".quick-input-widget .quick-input-box input")
         box.wait_for()
         box.fill(f">{title}")
-        self.page.locator(".quick-input-list .monaco-list-row").filter(has_text=title).first.wait_for()
+        names = self.page.locator(".quick-input-list .monaco-list-row .label-name")
+        which = self.until(lambda: [i for i, name in enumerate(names.all_inner_texts()) if name.strip() == title])[0]
         self.page.wait_for_timeout(200)
-        self.page.keyboard.press("Enter")
+        self.press(*["ArrowDown"] * which, "Enter")  # what was used lately stands first
 
     def answer(self, text: str) -> None:
         """Type into the input box that a command opened."""
@@ -105,6 +115,38 @@ class Workbench:
         """A row of the tree of proposals."""
         return self.page.locator(".pane-body .monaco-list-row").filter(has_text=text).first
 
+    def act_on(self, row: str, action: str) -> None:
+        """Press a button that a row of the tree shows when the pointer is on it."""
+        self.row(row).hover()
+        self.row(row).get_by_role("button", name=action).click()
+
+    def show_proposals(self) -> None:
+        """The tree has the keyboard: the diff beside it is open."""
+        self.command("FrogNano: Show Proposals")
+        self.page.locator(".monaco-diff-editor").first.wait_for()
+        self.until(lambda: self.page.locator(".pane-body .monaco-list:focus").count())
+
+    def is_in_diff(self) -> bool:
+        """Whether the keyboard is in a diff."""
+        return self.page.locator(".monaco-diff-editor .monaco-editor.focused").count() > 0
+
+    def rows(self) -> list[str]:
+        """What a screen reader says of each row of the tree of proposals that is shown."""
+        rows = self.page.locator(".pane-body .monaco-list-row")
+        return [row.get_attribute("aria-label") or "" for row in rows.all() if row.is_visible()]
+
+    def press(self, *keys: str) -> None:
+        """Press keys, one after the other."""
+        for key in keys:
+            self.page.keyboard.press(key)
+            self.page.wait_for_timeout(100)
+
+    def text(self, which: int = -1) -> str:
+        """The text of an editor (the last, where nothing else is said), as far as it is on the screen."""
+        lines = self.page.locator(".editor-instance .view-lines")
+        editor = lines.last if which == -1 else lines.nth(which)
+        return editor.inner_text().replace("\u00a0", " ") if lines.count() else ""
+
     def shot(self, name: str) -> None:
         """Keep a picture."""
         SHOTS.mkdir(parents=True, exist_ok=True)
@@ -119,28 +161,59 @@ class Workbench:
         return value
 
 
+class VsCode:
+    """A VS Code server with our extension, and a browser: what several windows share, one after the other."""
+
+    def __init__(self, room: Path, port: int, browser: Browser) -> None:
+        self.room = room
+        self._port = port
+        self._browser = browser
+
+    @contextlib.contextmanager
+    def window(self, folder: Path, settings: Mapping[str, Any]) -> Iterator[Workbench]:
+        """A window on a folder, of a user with these settings. Leaves no process of ours behind."""
+        for scope in ("User", "Machine"):
+            file = self.room / "data" / "data" / scope / "settings.json"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(json.dumps({**QUIET, **settings}))
+        context = self._browser.new_context(viewport={"width": 1280, "height": 860})
+        context.set_default_timeout(WAIT_MS)
+        context.grant_permissions(["clipboard-read", "clipboard-write"])
+        context.route(re.compile(r"^https?://(?!127\.0\.0\.1[:/])"), lambda route: route.abort())
+        try:
+            page = context.new_page()
+            page.goto(f"http://127.0.0.1:{self._port}/?folder={folder}")
+            shown = Workbench(page)
+            shown.wait_until_loaded()
+            try:
+                yield shown
+            except BaseException:
+                for number, page in enumerate(context.pages):
+                    Workbench(page).shot(f"failed-{number}")
+                raise
+        finally:
+            context.close()
+        left = end_leftovers(str(self.room), LEAVE_S, apart_from=str(Path(VSCODE.command()).parent))
+        assert not left, f"left running: {left}"
+
+
 @contextlib.contextmanager
-def workbench(
-    tmp_path: Path, folder: Path, extension: Path, settings: dict[str, Any], **environment: str
-) -> Iterator[Workbench]:
-    """A window on a folder, with an extension installed. Leaves no process behind."""
-    data, log = tmp_path / "data", tmp_path / "server.log"
-    for scope in ("User", "Machine"):
-        file = data / "data" / scope / "settings.json"
-        file.parent.mkdir(parents=True)
-        file.write_text(json.dumps({**QUIET, **settings}))
+def vs_code(room: Path, extension: Path, programs: Path, **environment: str) -> Iterator[VsCode]:
+    """A server, with the folder `programs` first on its PATH, and a browser. No process of them is left behind."""
+    log, port = room / "server.log", _free_port()
     env = {
         **os.environ,
-        **own_env(tmp_path / "home"),
-        "FROG_TEST": str(tmp_path),
+        **own_env(room / "home"),
+        "FROG_TEST": str(room),
+        "PATH": f"{programs}:{os.environ['PATH']}",
+        "SHELL": "/bin/bash",
         **environment,
         "EXTENSIONS_GALLERY": json.dumps(
             dict.fromkeys(("serviceUrl", "itemUrl", "resourceUrlTemplate", "controlUrl"), "")
         ),
     }
-    base = [VSCODE.command(), "--accept-server-license-terms", "--server-data-dir", str(data)]
-    base += ["--extensions-dir", str(tmp_path / "extensions")]
-    port = _free_port()
+    base = [VSCODE.command(), "--accept-server-license-terms", "--server-data-dir", str(room / "data")]
+    base += ["--extensions-dir", str(room / "extensions")]
     with log.open("wb") as out:
         install = [*base, "--install-extension", str(extension), "--force"]
         subprocess.run(install, env=env, stdout=out, stderr=out, check=True, timeout=START_TIMEOUT_S)
@@ -149,13 +222,12 @@ def workbench(
         process = subprocess.Popen(serve, env=env, stdout=out, stderr=out, start_new_session=True)
     try:
         _wait_for(port)
-        with _page(f"http://127.0.0.1:{port}/?folder={folder}") as page:
-            shown = Workbench(page)
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=_chromium(), args=BROWSER_OPTIONS)
             try:
-                yield shown
-            except BaseException:
-                shown.shot("failed")
-                raise
+                yield VsCode(room, port, browser)
+            finally:
+                browser.close()
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         try:
@@ -163,25 +235,8 @@ def workbench(
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait(5)
-        left = end_leftovers(str(tmp_path))
+        left = end_leftovers(str(room))
     assert not left, f"left running: {left}"
-
-
-@contextlib.contextmanager
-def _page(url: str) -> Iterator[Page]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=_chromium(), args=BROWSER_OPTIONS)
-        try:
-            context = browser.new_context(viewport={"width": 1280, "height": 860})
-            context.grant_permissions(["clipboard-read", "clipboard-write"])
-            context.route(re.compile(r"^https?://(?!127\.0\.0\.1[:/])"), lambda route: route.abort())
-            page = context.new_page()
-            page.set_default_timeout(WAIT_MS)
-            page.goto(url)
-            page.locator(".explorer-folders-view .monaco-list-row").first.wait_for(timeout=2 * WAIT_MS)
-            yield page
-        finally:
-            browser.close()
 
 
 def _chromium() -> str:
