@@ -46,10 +46,14 @@ def byte_characters() -> list[str]:
 
 
 def byte_vocabulary(n_least: int, *, tags: tuple[str, ...] = TAGS) -> Vocabulary:
-    """One token a byte, the tags, and fillers up to `n_least` tokens: a text has as many tokens as bytes."""
-    tokens = [*byte_characters(), *CONTROL, *tags]
-    types = [NORMAL_TYPE] * 256 + [CONTROL_TYPE] * len(CONTROL) + [USER_DEFINED_TYPE] * len(tags)
-    return _filled(tokens, types, ["Ġ t"], n_least)
+    """One token a byte, the tags, and fillers up to `n_least` tokens: a text has as many tokens as bytes.
+
+    llama.cpp wants a merge: here one of two bytes 255, which no text has.
+    """
+    last = byte_characters()[-1]
+    tokens = [*byte_characters(), *CONTROL, *tags, last * 2]
+    types = [NORMAL_TYPE] * 256 + [CONTROL_TYPE] * len(CONTROL) + [USER_DEFINED_TYPE] * len(tags) + [NORMAL_TYPE]
+    return _filled(tokens, types, [f"{last} {last}"], n_least)
 
 
 @cache

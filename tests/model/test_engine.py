@@ -355,6 +355,14 @@ def test_the_seed_decides(make_engine: Any) -> None:
     assert texts[0] == texts[1] != texts[2]
 
 
+def test_a_text_is_its_tokens_again(make_engine: Any) -> None:
+    vocab = make_engine().vocab
+    text = "The tests of the tree\tthat tell  a träne: 눈 🐸\n"
+    tokens = vocab.tokenize(text)
+    assert b"".join(map(vocab.piece, tokens)) == text.encode()
+    assert len(tokens) == len(text.encode())
+
+
 def test_both_end_tokens_end_a_turn(make_engine: Any) -> None:
     vocab = make_engine().vocab
     assert [vocab.is_end(vocab.tokenize(text)[0]) for text in ("<|im_end|>", "<|endoftext|>", "<think>")] == [

@@ -159,3 +159,5 @@ def test_the_command(tmp_path: Path) -> None:
 def test_the_vocabulary_is_filled_up() -> None:
     made = byte_vocabulary(1000)
     assert len(made.tokens) == len(made.types) == len(set(made.tokens)) == 1000
+    for merge in made.merges:
+        assert {*merge.split(" "), merge.replace(" ", "")} <= set(made.tokens), "a tokenizer panics without one of them"

@@ -368,7 +368,7 @@ CONFIGS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "heads": (text_config(linear_num_value_heads=5), "is no multiple of linear_num_key_heads"),
     "value heads": (text_config(linear_value_head_dim=32), "of one size"),
     "shape": (text_config(intermediate_size=127), "has the shape [128, 64], and by config.json [127, 64]"),
-    "vocabulary": (text_config(vocab_size=260), "has the shape [265, 64], and by config.json [260, 64]"),
+    "vocabulary": (text_config(vocab_size=260), "has the shape [266, 64], and by config.json [260, 64]"),
     "drafting": (text_config(mtp_num_hidden_layers=2), "1 layers that draft (mtp.layers) and config.json speaks of 2"),
     "untied": (text_config(tie_word_embeddings=False), "1 tensors are in no file, such as lm_head.weight"),
 }
@@ -396,7 +396,7 @@ TOKENIZERS: dict[str, tuple[Callable[[Any], Any], str]] = {
     "lower": (lambda t: t.update(normalizer={"type": "Lowercase"}), "changes a text before it reads it"),
     "merges": (lambda t: t["model"].update(merges=["a b c"]), "is damaged: the merge 'a b c'"),
     "numbers": (lambda t: t["model"]["vocab"].update(a="1"), "is damaged: its vocabulary"),
-    "beyond": (lambda t: t["model"]["vocab"].update(new=999), "is beyond the 265 of config.json"),
+    "beyond": (lambda t: t["model"]["vocab"].update(new=999), "is beyond the 266 of config.json"),
     "twice": (lambda t: t["model"]["vocab"].update(new=0), "is damaged: token 0 is"),
 }
 
