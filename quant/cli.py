@@ -16,6 +16,7 @@ from agent.model.locate import BUNDLED, DEMONSTRATION_NAMES, ModelFile
 from quant import calibrate_cli, compare_cli, convert_cli, plan_cli, quantize_cli, synth_cli
 from quant.catalog import CatalogEntry, find_entry, load_catalog
 from quant.progress import ByteProgress
+from quant.sizes import size_text
 
 
 def add_parsers(subparsers: Any) -> None:
@@ -157,7 +158,7 @@ def _list(arguments: argparse.Namespace) -> int:
     chosen = selected or (bundled.name if bundled else None)
     lines = [
         f"{'*' if row['name'] == chosen else ' '} {row['name']:<{width}}  "
-        f"{'kept' if row['installed'] else '-':<4}  {_size(row['size_bytes']):>8}  {row['use']}\n"
+        f"{'kept' if row['installed'] else '-':<4}  {size_text(row['size_bytes'] or 0):>8}  {row['use']}\n"
         for row in rows
     ]
     licences = sorted({f"{row['repository'] or row['name']}: {row['licence']}" for row in rows})
@@ -260,11 +261,6 @@ def _kept_path(name: str) -> Path:
 def _bundled() -> ModelFile | None:
     """The demonstration model, where the installation has it."""
     return ModelFile(path=str(BUNDLED), name="tadpole", kind="demonstration") if BUNDLED.is_file() else None
-
-
-def _size(size_bytes: int | None) -> str:
-    size = size_bytes or 0
-    return f"{size / 1e9:.2f} GB" if size >= 1e8 else f"{size / 1e6:.1f} MB"
 
 
 def _selected() -> str | None:

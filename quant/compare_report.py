@@ -11,6 +11,7 @@ from quant.compare import Comparison, Side
 from quant.compare_metrics import Agreement, Estimate
 from quant.compare_stability import Stability
 from quant.compare_turns import MEASURES, Tally
+from quant.sizes import size_text
 
 WIDTH = 80
 LABELS = {
@@ -38,7 +39,7 @@ def report(found: Comparison, plot: str | None) -> str:
 def _models(found: Comparison) -> str:
     lines = []
     for letter, side in (("A", found.a), ("B", found.b)):
-        lines.append(f"{letter}  {shorten(side.file.name, 64):<64} {_size(side.header.size_bytes):>12}")
+        lines.append(f"{letter}  {shorten(side.file.name, 64):<64} {size_text(side.header.size_bytes):>12}")
     return "\n".join(lines)
 
 
@@ -166,7 +167,3 @@ def _wrap(text: str) -> str:
 def shorten(text: str, most: int) -> str:
     """The end of a text that is too long."""
     return text if len(text) <= most else f"…{text[1 - most :]}"
-
-
-def _size(size_bytes: int) -> str:
-    return f"{size_bytes / 1e9:.2f} GB" if size_bytes >= 1e8 else f"{size_bytes / 1e6:.1f} MB"

@@ -29,6 +29,7 @@ from quant.convert_safetensors import GET_AGAIN, StoredTensor, read_checkpoint, 
 from quant.convert_tokenizer import read_tokenizer
 from quant.convert_values import DTYPES, Reader
 from quant.gguf_writer import TensorInfo, TensorKind, Value, header_bytes, padding
+from quant.sizes import size_text
 from quant.steady_file import SteadyFile
 
 FORMS = ("auto", "bf16", "f16", "f32")
@@ -124,11 +125,6 @@ def plan_conversion(folder: Path, *, form: str = "auto") -> Plan:
         licence=card.licence,
         notes=tuple(notes),
     )
-
-
-def size_text(n_bytes: int) -> str:
-    """Bytes as a person reads them."""
-    return f"{n_bytes / 1e9:.2f} GB" if n_bytes >= 1e8 else f"{n_bytes / 1e6:.1f} MB"
 
 
 def convert(plan: Plan, path: Path, *, on_progress: Progress | None = None) -> Converted:
@@ -256,7 +252,7 @@ def _check_place(path: Path, n_bytes: int) -> None:
     free = shutil.disk_usage(path.parent).free
     if free < n_bytes + _MARGIN_BYTES:
         raise UsageError(
-            f"{n_bytes / 1e9:.2f} GB are needed in {path.parent} and {free / 1e9:.2f} GB are free",
+            f"{size_text(n_bytes)} are needed in {path.parent} and {size_text(free)} are free",
             "Make room, or name a file on a larger disk.",
         )
 

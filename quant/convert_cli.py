@@ -29,7 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Convert, and print the path. Raises UsageError, ModelFileError."""
-    from quant.convert import convert, plan_conversion, size_text
+    from quant.convert import convert, plan_conversion
+    from quant.sizes import size_text
 
     folder, out = arguments.folder.expanduser(), arguments.out.expanduser()
     plan = plan_conversion(folder, form=arguments.form)

@@ -18,6 +18,8 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from quant.sizes import size_text
+
 
 class ByteProgress:
     """Use as a context; `update` takes (bytes done, bytes in all)."""
@@ -60,7 +62,7 @@ class ByteProgress:
         tenth = 10 * done // total if total else 0
         if tenth > self._shown:
             self._shown = tenth
-            self.note(f"{self._title}: {10 * tenth} % of {total / 1e9:.2f} GB")
+            self.note(f"{self._title}: {10 * tenth} % of {size_text(total)}")
 
     def note(self, text: str) -> None:
         """Say a line without spoiling the bar."""

@@ -36,6 +36,7 @@ from quant.quantize_recipe import (
 )
 from quant.quantize_types import FILE_TYPES, KIND_NAMES, KINDS, PLAIN_FILE_TYPES, Keep, Target
 from quant.quantize_worker import COMMAND
+from quant.sizes import size_text
 from quant.store import MARGIN_BYTES
 
 MANIFEST_FORMAT = "frog-lsp-quantize"
@@ -94,9 +95,9 @@ def check_paths(source: Path, target: Path) -> None:
 def check_room(needed_bytes: int, free_bytes: int, folder: Path) -> None:
     """Raises FrogError where the file does not fit on the disk."""
     if free_bytes < needed_bytes + MARGIN_BYTES:
-        needed = f"{(needed_bytes + MARGIN_BYTES) / 1e9:.2f} GB"
+        needed = size_text(needed_bytes + MARGIN_BYTES)
         raise FrogError(
-            f"{needed} are needed in {folder} and {free_bytes / 1e9:.2f} GB are free",
+            f"{needed} are needed in {folder} and {size_text(free_bytes)} are free",
             "Make room, or choose a smaller type.",
         )
 

@@ -24,6 +24,7 @@ from agent.model.installed import (
     models_dir,
 )
 from quant.catalog import CatalogEntry
+from quant.sizes import size_text
 
 MARGIN_BYTES = 64 << 20  # left free on the disk
 _BLOCK_BYTES = 4 << 20
@@ -53,7 +54,7 @@ def check_space(needed_bytes: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed_bytes + MARGIN_BYTES:
         raise DownloadError(
-            f"{needed_bytes / 1e9:.2f} GB are needed in {folder} and {free / 1e9:.2f} GB are free",
+            f"{size_text(needed_bytes)} are needed in {folder} and {size_text(free)} are free",
             "Make room, choose a smaller build, or set XDG_DATA_HOME to a larger disk.",
         )
 

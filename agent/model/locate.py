@@ -41,6 +41,8 @@ def locate(name_or_path: str | None) -> ModelFile:
     path = os.path.abspath(os.path.expanduser(name))
     if not os.path.exists(path):
         raise _missing(name)
+    if BUNDLED.is_file() and os.path.samefile(path, BUNDLED):
+        return _bundled()
     return ModelFile(path=path, name=Path(path).name.removesuffix(".gguf"), kind="file")
 
 

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from agent.model.client import WorkerModel
-from agent.model.locate import BUNDLED, ModelFile
-from agent.types import Limits
+from agent.model.locate import BUNDLED, ModelFile, locate
+from agent.models import DEMONSTRATION_TURN_TOKENS, limits_of
+from agent.types import Issue, Limits, ModelSpec, RunSpec
 
 pytestmark = [pytest.mark.model, pytest.mark.usefixtures("require_model")]
 
@@ -30,6 +31,17 @@ async def test_the_bundled_model_reads_the_file_of_the_issue() -> None:
     assert turns[0].raw == turns[1].raw
     assert [call.name for call in turns[0].calls] == ["Read"]
     assert turns[0].usage.prompt_tokens < 400  # its system prompt and tools are a few tokens
+
+
+def test_it_is_known_by_its_path_and_by_a_link_to_it(tmp_path: Path) -> None:
+    """And not by its name alone: its turns are short whichever way it was chosen."""
+    link = tmp_path / "other.gguf"
+    link.symlink_to(BUNDLED)
+    for name in ("tadpole", str(BUNDLED), str(link)):
+        assert locate(name) == FILE, name
+        model = ModelSpec(kind="worker", path=name)
+        spec = RunSpec(run_id="r", workspace="/w", issue=Issue(text="x"), model=model)
+        assert limits_of(spec).tokens_per_turn == DEMONSTRATION_TURN_TOKENS
 
 
 def test_no_text_makes_one_of_its_control_tokens() -> None:

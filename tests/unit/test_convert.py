@@ -210,7 +210,7 @@ def test_a_full_disk_is_said_before_and_while_writing(
     plan = plan_conversion(whole)
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(1, 1, 0))  # type: ignore[attr-defined]
-        with pytest.raises(UsageError, match=r"GB are needed in .* and 0\.00 GB are free"):
+        with pytest.raises(UsageError, match=r"MB are needed in .* and 0\.0 MB are free"):
             convert(plan, tmp_path / "m.gguf")
     code = (
         "import resource, sys\n"

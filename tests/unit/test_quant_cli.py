@@ -15,6 +15,7 @@ from agent.errors import UsageError
 from agent.model.installed import find_installed, installed_models, models_dir
 from lsp_server.cli import main
 from quant.catalog import find_entry, load_catalog, user_catalog_path
+from quant.progress import ByteProgress
 from tests.gguf_files import make_gguf
 
 Q4 = "FrogNano-4B-2609-Q4_K_M"
@@ -244,3 +245,10 @@ def test_a_manifest_entry_that_cannot_be_right_is_left_out(
     manifest["models"][Q4].update(change)
     path.write_text(json.dumps(manifest))
     assert installed_models() == {} and find_installed(Q4) is None
+
+
+def test_a_small_file_is_not_said_to_have_no_gigabytes(capsys: pytest.CaptureFixture[str]) -> None:
+    with ByteProgress("reading") as progress:
+        progress.update(1_810_000, 3_620_000)
+        progress.update(9_000_000_000, 9_000_000_000, "writing")
+    assert capsys.readouterr().err.splitlines() == ["reading: 50 % of 3.6 MB", "writing: 100 % of 9.00 GB"]
