@@ -13,8 +13,9 @@ from lsp_server.apply.now import FolderNow, same_text
 from lsp_server.apply.plan import TextPlan
 from lsp_server.buffers import Buffer
 from lsp_server.client import ANSWER_TIMEOUT_S, NoAnswerError
-from lsp_server.edits import DocumentEdit, JsonObject, first_text, text_edits, workspace_edit
+from lsp_server.edits import DocumentEdit, JsonObject, workspace_edit
 from lsp_server.session import Session, read_file
+from lsp_server.slices import Slices
 
 OPEN_WAIT_S = 2.0
 """How long the change of an open document may take to come back."""
@@ -42,8 +43,8 @@ class Letter:
     target_data: bytes
     version: int | None
     is_open: bool
+    edits: tuple[JsonObject, ...]
     is_new: bool = False
-    edits: tuple[JsonObject, ...] = ()
     history: list[str] = field(default_factory=list)
     """The texts that the document had since the edit was sent."""
     is_reached: bool = False
@@ -55,11 +56,12 @@ class Letter:
         return same_text(text, self.target) and not same_text(self.shown, self.target)
 
     @classmethod
-    def of(cls, change: FileChange, plan: TextPlan) -> Letter:
+    def of(cls, change: FileChange, plan: TextPlan, edits: tuple[JsonObject, ...]) -> Letter:
         """The letter that a plan asks for."""
         now = plan.now
         return cls(
-            change, now.uri, now.path, plan.shown, plan.target, plan.target_data, now.version, now.is_open, plan.is_new
+            *(change, now.uri, now.path, plan.shown, plan.target, plan.target_data, now.version, now.is_open, edits),
+            is_new=plan.is_new,
         )
 
 
@@ -86,10 +88,6 @@ class Delivery:
 
     async def send_texts(self, letters: Sequence[Letter]) -> str | None:
         """One edit for all. None when the client says that it applied it or has the texts, else why not."""
-        encoding = self._session.capabilities.encoding
-        for letter in letters:
-            is_first = letter.is_new and not letter.is_open
-            letter.edits = first_text(letter.target) if is_first else text_edits(letter.shown, letter.target, encoding)
         documents = [DocumentEdit(letter.uri, letter.version, letter.edits) for letter in letters]
         with self.listening(letters):
             sending = asyncio.create_task(self.send(workspace_edit(documents, self._session.capabilities)))
@@ -123,10 +121,12 @@ class Delivery:
         """Wait until each text has been seen, or time is up."""
         loop = asyncio.get_running_loop()
         began = loop.time()
+        slices = Slices()
         with self.listening(letters):
             while loop.time() - began < (CLOSED_WAIT_S if is_rejected else OPEN_WAIT_S):
                 for letter in letters:
                     letter.is_reached = letter.is_reached or self._has_arrived(letter)
+                    await slices.rest()
                 waiting = [letter for letter in letters if not letter.is_reached]
                 is_late = loop.time() - began > CLOSED_WAIT_S
                 if not waiting or (is_late and not any(self.buffer(letter) for letter in waiting)):

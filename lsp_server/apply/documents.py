@@ -10,8 +10,10 @@ from lsp_server.apply.delivery import Delivery, Letter
 from lsp_server.apply.now import FolderNow, is_there, same_text
 from lsp_server.apply.outcomes import Outcomes
 from lsp_server.apply.plan import Plan, Settled, TextPlan
+from lsp_server.apply.prepared import Prepared
 from lsp_server.edits import DocumentEdit, text_edits, workspace_edit
 from lsp_server.session import Session
+from lsp_server.slices import Slices
 from lsp_server.stale import find_misapplied, mended
 
 UNSEEN = "the editor says that it applied the edit, but the file is not open and not changed: open it and look"
@@ -38,9 +40,11 @@ class DocumentWriter:
 
     async def write(self, made: list[Letter], modified: Sequence[FileChange]) -> None:
         """Fill the new files `made`, and change those that are there."""
+        prepared = Prepared(self._folder, self._plan, self._session.capabilities.encoding)
         for attempt in range(1, N_ATTEMPTS + 1):
-            # No await between reading the buffers and sending: the edit is for exactly these versions.
-            letters = [*self._refresh(made), *self._letters(modified)]
+            await prepared.make(modified)
+            # No await between looking at the buffers and sending: the edit is for exactly these versions.
+            letters = [*self._refresh(made), *self._letters(modified, prepared)]
             if not letters:
                 return
             reason = await self._delivery.send_texts(letters)
@@ -70,14 +74,14 @@ class DocumentWriter:
         others = [letter for letter in left if not any(letter is other for other in skipped)]
         return skipped if all(self._misapplied(letter) for letter in others) else []
 
-    def _letters(self, changes: Sequence[FileChange]) -> list[Letter]:
+    def _letters(self, changes: Sequence[FileChange], prepared: Prepared) -> list[Letter]:
         letters: list[Letter] = []
         for change in changes:
-            plan = self._plan(change)
-            if isinstance(plan, TextPlan):
-                letters.append(Letter.of(change, plan))
-            elif isinstance(plan, Settled):
-                self._outcomes.take(change, plan)
+            ready = prepared.get(change)
+            if isinstance(ready.plan, TextPlan):
+                letters.append(Letter.of(change, ready.plan, ready.edits))
+            elif isinstance(ready.plan, Settled):
+                self._outcomes.take(change, ready.plan)
         return letters
 
     def _refresh(self, made: Sequence[Letter]) -> list[Letter]:
@@ -94,7 +98,9 @@ class DocumentWriter:
 
     async def _watch(self, letters: Sequence[Letter], *, is_rejected: bool) -> None:
         await self._delivery.watch(letters, is_rejected=is_rejected)
+        slices = Slices()
         for letter in letters:
+            await slices.rest()
             if letter.is_reached:
                 now = self._folder.look(letter.change.path)
                 notes = [mode_note(letter.change, now.relative)]

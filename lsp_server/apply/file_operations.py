@@ -8,7 +8,7 @@ from lsp_server.apply.delivery import Delivery, Letter, until
 from lsp_server.apply.now import is_there, make_folder_of
 from lsp_server.apply.outcomes import Outcomes
 from lsp_server.apply.plan import MovePlan, TextPlan
-from lsp_server.edits import create_edit, delete_edit, rename_edit
+from lsp_server.edits import create_edit, delete_edit, first_text, rename_edit
 from lsp_server.session import read_file
 
 CREATED_WAIT_S = 0.3
@@ -28,7 +28,7 @@ async def make(change: FileChange, plan: TextPlan, delivery: Delivery, outcomes:
     if read_file(path):
         outcomes.settle(change, "conflict", "somebody made the file meanwhile, with another content")
         return None
-    letter = Letter.of(change, plan)
+    letter = Letter.of(change, plan, first_text(plan.target))
     letter.is_open, letter.version = False, None
     if plan.target:
         return letter

@@ -44,6 +44,10 @@ class FileNow:
         return codec.to_bytes(self.text), codec
 
 
+Mark = tuple[object, ...]
+"""What tells whether a file is still as it was looked at."""
+
+
 class FolderNow:
     """The folder of a run. Every path of a proposal is looked up here.
 
@@ -73,6 +77,22 @@ class FolderNow:
             buffer.text if buffer is not None else None,
             buffer.version if buffer is not None else None,
         )
+
+    def mark(self, relative: str) -> Mark:
+        """What is another one when `look` may find something else; the file is not read."""
+        try:
+            relative = self._path_now(relative)
+        except LostError as lost:
+            return (str(lost),)
+        path = os.path.join(self._folder.path, relative)
+        try:
+            info = os.lstat(path)
+            disk = (info.st_dev, info.st_ino, info.st_mode, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
+        except OSError:
+            disk = None
+        buffer = self._session.buffer_of(self._folder, relative)
+        shown = (buffer.version, buffer.text) if buffer is not None else None
+        return relative, os.path.realpath(os.path.dirname(path)), disk, shown
 
     def uri(self, relative: str) -> str | None:
         """What the client calls the file of a change, None where it is not in the folder any more."""

@@ -11,6 +11,7 @@ from lsp_server.apply.by_hand import mode_note
 from lsp_server.apply.now import FileNow, FolderNow
 from lsp_server.apply.plan import Means, MovePlan, Past, Plan, Settled, TextPlan, plan
 from lsp_server.renames import LostError
+from lsp_server.slices import Slices
 
 _PROSPECTS = {
     "conflict": Prospect.CONFLICT,
@@ -20,14 +21,16 @@ _PROSPECTS = {
 }
 
 
-def prepare(proposal: Proposal, folder: FolderNow, means: Means, past: Past) -> Callable[[], dict[str, Outlook]]:
-    """Read the files of a proposal at this moment; what it gives computes their outlooks, in any thread.
+async def prepare(proposal: Proposal, folder: FolderNow, means: Means, past: Past) -> Callable[[], dict[str, Outlook]]:
+    """Read the files of a proposal as they are now; what it gives computes their outlooks, in any thread.
 
     Files that are discarded, or never applied, have no outlook.
     """
     changes = [change for change in proposal.chosen().changes if not is_never_applied(change)]
     files: dict[str, FileNow | LostError] = {}
+    slices = Slices()
     for change in changes:
+        await slices.rest()
         for path in (change.path, change.old_path):
             if path is not None and path not in files:
                 try:

@@ -63,7 +63,7 @@ class Reviews:
         """The proposal as data, with what applying would do now. Raises RefusedError."""
         record, proposal = await self._kept.with_proposal(run_id)
         folder = FolderNow(self._session, record.folder, record.path_now)
-        foresee = prepare(proposal, folder, means_of(self._session), past_of(record))
+        foresee = await prepare(proposal, folder, means_of(self._session), past_of(record))
         places = {change.path: folder.uri(change.path) for change in proposal.changes.changes}
         return await asyncio.to_thread(lambda: describe(proposal, record.folder.uri, foresee(), places))
 
@@ -126,7 +126,7 @@ class Reviews:
         if proposal is None or _is_gone(record):  # discarded while we waited
             return f"# The proposal of run {record.run_id} is {record.state}.\n"
         folder = FolderNow(self._session, record.folder, record.path_now)
-        foresee = prepare(proposal, folder, means_of(self._session), past_of(record))
+        foresee = await prepare(proposal, folder, means_of(self._session), past_of(record))
         text = await asyncio.to_thread(lambda: render(proposal, foresee()))
         self._texts[record.run_id] = text
         return text

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from agent.types import ChangeKind, FileChange, FileState
+from lsp_server import slices
 from lsp_server.apply import delivery, file_operations
 from lsp_server.apply.applier import Applier
 from lsp_server.apply.plan import Past
@@ -788,3 +789,51 @@ async def test_what_is_no_plain_file_any_more_stops_nothing(folder: Path) -> Non
     assert rows["a.py"]["detail"] == "it is no plain file any more"
     assert {row["outcome"] for row in rows.values()} == {"conflict"}
     assert editor.sent == []
+
+
+# --- many files -------------------------------------------------------------------------------------------------
+
+
+async def test_many_files_leave_the_editor_its_turn(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slices, "SLICE_S", 0.0)
+    names = [f"{n}.py" for n in range(50)]
+    for name in names:
+        (folder / name).write_text(BASE)
+    editor = InProcess(folder)
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(others())
+    outcomes = await editor.outcomes(*(modified(name, BASE, OURS) for name in names))
+    other.cancel()
+    assert set(outcomes.values()) == {"applied"} and len(outcomes) == 50
+    assert turns >= 3 * len(names), "planning, looking for the texts, saying what became of each"
+    assert len(editor.edits) == 1
+
+
+async def test_what_is_typed_while_other_files_are_planned_is_kept(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slices, "SLICE_S", 0.0)
+    (folder / "b.py").write_text(BASE)
+    (folder / "c.py").write_text(BASE)
+    editor = InProcess(folder)
+    document = editor.open("a.py")
+
+    async def type_on() -> None:
+        editor.change(document, document.text + "typed\n")
+        (folder / "b.py").write_text(BASE + "saved\n")
+
+    typing = asyncio.create_task(type_on())
+    changes = [modified(name, BASE, OURS) for name in ("a.py", "b.py", "c.py")]
+    assert set((await editor.outcomes(*changes)).values()) == {"applied"}
+    await typing
+    assert document.text == OURS + "typed\n"
+    assert (folder / "b.py").read_text() == OURS + "saved\n"
+    (edit,) = editor.edits
+    assert [each["textDocument"]["version"] for each in edit["documentChanges"]] == [2, None, None]
