@@ -236,8 +236,17 @@ def _process(rank: int, plan: Plan) -> None:
     Run(plan, rank).go()
 
 
+def _note_provenance(plan: Plan, arguments: list[str]) -> None:
+    """Write what is needed to run this again into the folder: commands and commits, the file that it began with."""
+    path = plan.out / "training.json"
+    begun = json.loads(path.read_text("utf-8")) if path.exists() else {}
+    now = _provenance(plan, arguments)
+    if begun:
+        begun.setdefault("resumed", []).append({key: now[key] for key in ("command", "commit")})
+    path.write_text(json.dumps(begun or now), "utf-8")
+
+
 def _provenance(plan: Plan, arguments: list[str]) -> dict[str, str | None]:
-    """What is needed to run this again: the command, the commit, the file that it begins with."""
     git = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
     commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
     begun = None if plan.begin is None else hashlib.sha256(plan.begin.read_bytes()).hexdigest()
@@ -257,8 +266,7 @@ def main() -> None:
     if not (plan.out / "tokenizer.json").exists():
         made = tokenizer.train() if plan.begin is None else tokenizer.rebuild(model_file.read(plan.begin).vocabulary)
         made.save(str(plan.out / "tokenizer.json"))
-    if not (plan.out / "training.json").exists():
-        (plan.out / "training.json").write_text(json.dumps(_provenance(plan, sys.argv[1:])), "utf-8")
+    _note_provenance(plan, sys.argv[1:])
     if plan.world == 1:
         _process(0, plan)
     else:
