@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -64,9 +65,28 @@ def test_the_commands_of_the_palette_are_not_those_of_the_server(manifest: dict[
 
 def test_every_text_is_there_in_korean(manifest: dict[str, Any]) -> None:
     texts, korean = (json.loads((CLIENT / f"package.nls{part}.json").read_text()) for part in ("", ".ko"))
-    of_the_server = {f"frog.{key}" for key in entries()}  # a new one is shown in English until somebody translates it
-    assert set(korean) <= set(texts)
-    assert set(texts) - set(korean) <= of_the_server
+    assert set(korean) == set(texts), "a new setting of the server, too, is said in Korean"
+    assert {key for key in texts if korean[key] == texts[key]} == {"displayName"}
+    for key in texts:  # what a text leads to when it is pressed
+        assert re.findall(r"\(command:[\w.]+\)", korean[key]) == re.findall(r"\(command:[\w.]+\)", texts[key]), key
     written = json.dumps(manifest)
     assert {key for key in texts if f"%{key}%" not in written} == set()
     assert written.count('"%') == len(texts), "each text has one place"
+
+
+def test_every_page_of_the_walkthrough_is_there_in_korean(manifest: dict[str, Any]) -> None:
+    (walkthrough,) = manifest["contributes"]["walkthroughs"]
+    for step in walkthrough["steps"]:
+        page = CLIENT / step["media"]["markdown"]
+        korean = page.with_suffix(".nls.ko.md").read_text()
+        names = [re.findall(r"`[^`]+`", text) for text in (page.read_text(), korean)]
+        assert names[0] == names[1], page.name
+
+
+def test_the_pictures_of_the_readme_are_there_and_say_what_they_show() -> None:
+    pictures = re.findall(r"!\[([^]]*)]\(([^)]+)\)", (CLIENT / "README.md").read_text())
+    assert {name for _, name in pictures} == {"media/proposal.png", "media/review.png"}
+    for words, name in pictures:
+        assert len(words) > 50, "what who cannot see it is told"
+        assert (CLIENT / name).read_bytes().startswith(b"\x89PNG")
+        assert (CLIENT / name).stat().st_size < 200_000, name
