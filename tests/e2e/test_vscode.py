@@ -124,15 +124,17 @@ def long_edits(*lines: int) -> list[tuple[str, dict[str, str]]]:
 
 def test_hunks_one_by_one_and_a_conflict_in_the_merge_editor(vscode: VsCode, project: Path) -> None:
     (project / "long.py").write_text(LONG)
-    script = [turn(calls=long_edits(3, 20, 35)), turn(content="Done.")]
+    wait = turn(calls=[("Bash", {"command": "sleep 3"})])
+    script = [turn(calls=long_edits(3, 20, 35)), wait, turn(content="Done.")]
     with OpenAiServer(script) as model, vscode.window(project, settings(model)) as bench:
         page = bench.page
         bench.open("long.py")
         ask(bench, "shout")
-        bench.notification("FrogNano proposes changes in 1 file").wait_for()
+        bench.notification("Bash: sleep 3").wait_for()
         page.locator(".editor-instance .view-line").filter(has_text="line_3 =").first.click()
         page.keyboard.press("End")
         page.keyboard.type("  # mine")
+        bench.notification("FrogNano proposes changes in 1 file").wait_for()
         bench.command("FrogNano: Show Proposals")
         file = bench.row("long.py")
         bench.until(lambda: "conflict" in file.inner_text())
@@ -183,7 +185,8 @@ def test_all_of_a_review_without_a_mouse(vscode: VsCode, project: Path) -> None:
         bench.row("long.py").wait_for()
         bench.page.locator(".monaco-diff-editor").first.wait_for()
         bench.show_proposals()
-        bench.press("Home", "ArrowDown", "ArrowDown", "ArrowRight")
+        bench.press("Home")
+        bench.unfold("long.py")
         bench.row("Hunk 5").wait_for()
         proposal, *parts = bench.rows()
         assert proposal.startswith(
@@ -198,15 +201,18 @@ def test_all_of_a_review_without_a_mouse(vscode: VsCode, project: Path) -> None:
             ),
         ]
         expect(bench.row("long.py").get_by_role("checkbox")).to_have_attribute("aria-label", "Apply long.py")
-        bench.press("ArrowDown", "Space")
+        bench.go_to("Hunk 2")
+        bench.press("Space")
         expect(bench.row("Hunk 2").get_by_role("checkbox")).not_to_be_checked()
         bench.shot("keyboard")
-        bench.press("ArrowDown", "Enter")
+        bench.go_to("Hunk 3")
+        bench.press("Enter")
         bench.until(lambda: bench.is_in_diff())
         bench.command("FrogNano: Apply Hunk")
         bench.until(lambda: "in place" in bench.row("Hunk 3").inner_text())
         bench.show_proposals()
-        bench.press("End", "Enter")
+        bench.go_to("Hunk 5")
+        bench.press("Enter")
         bench.until(lambda: bench.is_in_diff())
         bench.command("FrogNano: Discard Hunk")
         bench.until(lambda: "discarded" in bench.row("Hunk 5").inner_text())

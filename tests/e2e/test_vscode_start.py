@@ -19,6 +19,8 @@ pytestmark = [
     pytest.mark.timeout(400),
 ]
 PICTURE: ViewportSize = {"width": 1200, "height": 700}
+WIDE: ViewportSize = {"width": 1600, "height": 900}
+"""Where VS Code has room for the pages of a walkthrough."""
 
 
 def press(bench: Workbench, step: str, label: str) -> None:
@@ -32,6 +34,18 @@ def is_done(bench: Workbench, step: str) -> bool:
     """Whether the walkthrough has a step ticked."""
     ticked = f".getting-started-step[data-step-id$='#{step}'] .codicon-getting-started-step-checked"
     return bench.page.locator(ticked).count() > 0
+
+
+def test_a_korean_reads_korean(vscode: VsCode, project: Path) -> None:
+    with vscode.window(project, {"frog.importStrategy": "useBundled"}, language="ko") as bench:
+        bench.page.set_viewport_size(WIDE)
+        bench.open("parcel.py")
+        bench.command("FrogNano: 문제 고치기…")
+        bench.notification("FrogNano에는 서버 frog-lsp가 필요하지만 찾지 못했습니다.").wait_for()
+        bench.command("Welcome: Open Walkthrough...")
+        bench.answer("FrogNano 시작하기")
+        shown = bench.page.frame_locator("iframe.webview").frame_locator("iframe")
+        shown.get_by_text("열린 작업 영역의 환경은 저절로 쓰이지 않습니다").wait_for()
 
 
 def test_the_walkthrough_from_no_server_to_a_fix(vscode: VsCode, project: Path) -> None:
@@ -99,7 +113,7 @@ def fix_the_sample(bench: Workbench) -> None:
     page.locator(".monaco-diff-editor").first.wait_for()
     bench.command("View: Close Editors in Other Groups")
     bench.show_proposals()
-    bench.press("ArrowDown", "ArrowRight")
+    bench.unfold("parcel.py")
     bench.row("Hunk 1").wait_for()
     bench.command("Notifications: Clear All Notifications")
     page.wait_for_timeout(1000)  # what fades out is gone

@@ -73,10 +73,16 @@ class Workbench:
         box = self.page.locator(".quick-input-widget .quick-input-box input")
         box.wait_for()
         box.fill(f">{title}")
-        names = self.page.locator(".quick-input-list .monaco-list-row .label-name")
-        which = self.until(lambda: [i for i, name in enumerate(names.all_inner_texts()) if name.strip() == title])[0]
-        self.page.wait_for_timeout(200)
-        self.press(*["ArrowDown"] * which, "Enter")  # what was used lately stands first
+        chosen = self.page.locator(".quick-input-list .monaco-list-row.focused .label-name")
+
+        def is_chosen() -> bool:  # what was used lately stands first
+            if chosen.all_inner_texts()[:1] == [title]:  # the second is its name in English
+                return True
+            self.press("ArrowDown")
+            return False
+
+        self.until(is_chosen)
+        self.page.keyboard.press("Enter")
 
     def answer(self, text: str) -> None:
         """Type into the input box that a command opened."""
@@ -126,6 +132,17 @@ class Workbench:
         self.page.locator(".monaco-diff-editor").first.wait_for()
         self.until(lambda: self.page.locator(".pane-body .monaco-list:focus").count())
 
+    def go_to(self, row: str, key: str = "ArrowDown") -> None:
+        """Bring the keyboard to a row of the tree; a key that comes while the tree is drawn anew can get lost."""
+        focused = self.page.locator(".pane-body .monaco-list-row.focused").filter(has_text=row)
+        self.until(lambda: focused.count() or self.press(key))
+
+    def unfold(self, row: str) -> None:
+        """Show what is under a row of the tree; the keyboard stays on the row."""
+        self.go_to(row)
+        self.until(lambda: self.row(row).get_attribute("aria-expanded") == "true" or self.press("ArrowRight"))
+        self.go_to(row, "ArrowUp")
+
     def is_in_diff(self) -> bool:
         """Whether the keyboard is in a diff."""
         return self.page.locator(".monaco-diff-editor .monaco-editor.focused").count() > 0
@@ -170,8 +187,11 @@ class VsCode:
         self._browser = browser
 
     @contextlib.contextmanager
-    def window(self, folder: Path, settings: Mapping[str, Any]) -> Iterator[Workbench]:
-        """A window on a folder, of a user with these settings. Leaves no process of ours behind."""
+    def window(self, folder: Path, settings: Mapping[str, Any], language: str | None = None) -> Iterator[Workbench]:
+        """A window on a folder, of a user with these settings. Leaves no process of ours behind.
+
+        The texts of VS Code itself stay English in every language: it has the others from language packs.
+        """
         for scope in ("User", "Machine"):
             file = self.room / "data" / "data" / scope / "settings.json"
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -179,6 +199,8 @@ class VsCode:
         context = self._browser.new_context(viewport={"width": 1280, "height": 860})
         context.set_default_timeout(WAIT_MS)
         context.grant_permissions(["clipboard-read", "clipboard-write"])
+        if language is not None:
+            context.add_init_script(f"globalThis._VSCODE_NLS_LANGUAGE = {json.dumps(language)}")
         context.route(re.compile(r"^https?://(?!127\.0\.0\.1[:/])"), lambda route: route.abort())
         try:
             page = context.new_page()
