@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from agent.types import ExitReason
 from lsp_server.messages import COMMANDS
 from lsp_server.protocol_ts import typescript
 from lsp_server.settings import entries, schema
@@ -24,6 +25,11 @@ def test_the_types_of_the_commands_are_current() -> None:
     assert made == typescript(), "run `make vscode-schema`"
     for name in COMMANDS:
         assert f'"{name}": [' in made
+
+
+def test_every_ending_of_a_run_has_its_words() -> None:
+    words = (CLIENT / "src" / "core" / "endings.ts").read_text()
+    assert set(re.findall(r'"([a-z_]+)"[:;]', words)) == {reason.value for reason in ExitReason}
 
 
 @pytest.fixture

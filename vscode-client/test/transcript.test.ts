@@ -58,7 +58,7 @@ says
 
 test("a run that ended says how", () => {
   const made = transcribe(readTrajectory(lines(HEADER, STEP, END)), inEnglish);
-  expect(made.text.endsWith("\n# Ended: agent, after 9.3 s\n")).toBe(true);
+  expect(made.text.endsWith("\n# Ended: the model ended by itself, after 9.3 s\n")).toBe(true);
 });
 
 test("what is no trajectory is an empty one", () => {

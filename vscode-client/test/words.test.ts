@@ -15,6 +15,7 @@ test("a summary says what, whether it was checked, what is flagged, and which mo
     "FrogNano proposes changes in 5 files for “Add is wrong”; tests: not checked; 2 flagged, not ticked; " +
       "made by tadpole, a demonstration model.",
   );
+  expect(summary({ ...MIXED, exitReason: "max_turns" }, t)).toContain("; the run ended early: the limit of steps was reached; ");
   const checked = {
     ...proposal(file("a")),
     tests: { command: "t", before: { exitCode: 1, tail: "" }, after: { exitCode: null, tail: "" } },

@@ -1,5 +1,6 @@
 /** A run as a text to read, with the parts that are folded at first. Pure. */
 
+import { endingWords } from "./endings";
 import type { Translate } from "./translate";
 import type { Call, Step, Trajectory } from "./trajectory";
 
@@ -28,7 +29,7 @@ export function transcribe(trajectory: Trajectory, t: Translate, doing?: string)
   }
   page.line("");
   if (outcome !== undefined) {
-    page.line(`# ${t("Ended: {0}, after {1} s", outcome.exitReason, outcome.elapsedS.toFixed(1))}`);
+    page.line(`# ${t("Ended: {0}, after {1} s", endingWords(outcome.exitReason, t), outcome.elapsedS.toFixed(1))}`);
   } else if (doing !== undefined) {
     page.line(`… ${doing}`);
   }

@@ -1,6 +1,7 @@
 /** What is said of proposals, files and hunks. Pure. */
 
 import type { ApplyResult, ProposalResult, ProposedFile, ProposedHunk } from "../protocol";
+import { earlyWords } from "./endings";
 import { firstChangedLine, gist } from "./patch";
 import { isNeverApplied, runsByItself } from "./review";
 import type { Translate } from "./translate";
@@ -37,6 +38,10 @@ export function summary(proposal: ProposalResult, t: Translate): string {
   const n = proposal.files.length;
   const files = n === 1 ? t("1 file") : t("{0} files", n);
   const parts = [t("FrogNano proposes changes in {0} for “{1}”", files, proposal.title), testWords(proposal, t)];
+  const early = earlyWords(proposal.exitReason, t);
+  if (early !== undefined) {
+    parts.push(early);
+  }
   const nFlagged = proposal.files.filter((file) => !file.appliedByDefault).length;
   if (nFlagged > 0) {
     parts.push(t("{0} flagged, not ticked", nFlagged));

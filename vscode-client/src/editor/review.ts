@@ -2,6 +2,7 @@
 
 import * as vscode from "vscode";
 import type { Run } from "../core/runs";
+import { earlyWords } from "../core/endings";
 import * as review from "../core/review";
 import { hunkDescription, hunkLabel, jailWords, lookOf, maker, testWords } from "../core/words";
 import type { ApplyResult, ProposalResult, ProposedFile, ProposedHunk, RunRow } from "../protocol";
@@ -207,6 +208,10 @@ export class Review implements vscode.TreeDataProvider<Node>, vscode.Disposable 
     if (proposal !== undefined) {
       const facts = [t("made by {0}", maker(proposal, t)), testWords(proposal, t), jailWords(proposal, t)];
       item.description = facts.slice(0, 2).join(" · ");
+      const early = earlyWords(proposal.exitReason, t);
+      if (early !== undefined) {
+        facts.push(early);
+      }
       item.tooltip = [row.title, ...facts, proposal.finalMessage, ...proposal.notes].filter((s) => s !== "").join("\n");
       item.accessibilityInformation = { label: [row.title, ...facts].join(", ") };
     }
