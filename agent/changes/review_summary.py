@@ -13,7 +13,7 @@ from agent.types import ChangeSet, ExitReason, FileChange, TestOutcome
 
 Outlooks = Mapping[str, Outlook]
 
-_REASONS = {
+ENDINGS = {
     ExitReason.AGENT: "the model ended by itself",
     ExitReason.MAX_TOKENS_PER_TURN: "a reply of the model was cut by the length limit",
     ExitReason.MAX_CONTEXT_LEN: "the context was full",
@@ -26,6 +26,8 @@ _REASONS = {
     ExitReason.JAIL_UNAVAILABLE: "the jail could not be had",
     ExitReason.MODEL_UNAVAILABLE: "the model could not be had",
 }
+"""Why a run ended, in words."""
+
 _STATES = {
     ProposalState.PARTLY_APPLIED: "partly applied; the rest stays a proposal",
     ProposalState.CONFLICT: "in conflict; what is not in place stays a proposal",
@@ -83,7 +85,7 @@ def _about(proposal: Proposal) -> Iterator[str]:
     yield ""
     yield _row("Run", f"{proposal.run_id} in {shown(proposal.workspace)}")
     yield _row("Model", _model(proposal))
-    reason = _REASONS[proposal.exit_reason]
+    reason = ENDINGS[proposal.exit_reason]
     spent = f"after {count(proposal.n_steps, 'step')} and {proposal.elapsed_s:.1f} s"
     yield _row("Ended", f"{reason} ({proposal.exit_reason}), {spent}")
     jail = proposal.jail

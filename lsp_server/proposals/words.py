@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agent.changes.proposal import Proposal
+from agent.changes.review_summary import ENDINGS
 from agent.errors import sentences
 from agent.types import ExitReason
 from lsp_server.messages import AppliedFile, FileOutcome, RunState
@@ -21,7 +22,7 @@ def summary(title: str, proposal: Proposal) -> str:
     else:
         text += "; tests: not checked"
     if proposal.exit_reason is not ExitReason.AGENT:
-        text += f"; the run ended early ({proposal.exit_reason.value})"
+        text += f"; the run ended early: {ENDINGS[proposal.exit_reason]}"
     n_flagged = sum(not change.applied_by_default for change in proposal.changes.changes)
     if n_flagged:
         text += f"; {n_flagged} flagged, not applied unless named"

@@ -1,6 +1,6 @@
 /** Finds the server, or installs it into an environment of the extension's own. */
 
-import { spawn } from "node:child_process";
+import { spawn, type ChildProcess } from "node:child_process";
 import { constants } from "node:fs";
 import * as fs from "node:fs/promises";
 import * as os from "node:os";
@@ -9,6 +9,8 @@ import * as vscode from "vscode";
 import { advice, commands, isNewEnough, PYTHONS, stage, VERSION_ARGUMENTS, type Command } from "../core/install";
 import { findServer, isFound, isInWorkspace, ownPython, type Places, type Search, type Wishes } from "../core/search";
 import { complain, warn } from "./notify";
+
+const HAS_GROUPS = process.platform !== "win32";
 
 export class Setup {
   constructor(
@@ -119,8 +121,12 @@ export class Setup {
   ): Promise<boolean> {
     this.log.info(`$ ${command.program} ${command.arguments.join(" ")}`);
     return await new Promise((resolve) => {
-      const child = spawn(command.program, command.arguments, { cwd: this.storage, stdio: ["ignore", "pipe", "pipe"] });
-      const cancelled = token?.onCancellationRequested(() => child.kill());
+      const child = spawn(command.program, command.arguments, {
+        cwd: this.storage,
+        stdio: ["ignore", "pipe", "pipe"],
+        detached: HAS_GROUPS,
+      });
+      const cancelled = token?.onCancellationRequested(() => endGroup(child));
       for (const stream of [child.stdout, child.stderr]) {
         let rest = "";
         stream.setEncoding("utf8").on("data", (text: string) => {
@@ -138,6 +144,19 @@ export class Setup {
         resolve(code === 0);
       });
     });
+  }
+}
+
+/** Ends a program with all that it started: an installation has compilers below it. */
+function endGroup(child: ChildProcess): void {
+  if (!HAS_GROUPS || child.pid === undefined) {
+    child.kill();
+    return;
+  }
+  try {
+    process.kill(-child.pid);
+  } catch {
+    // It has ended by itself.
   }
 }
 
