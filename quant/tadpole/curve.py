@@ -24,7 +24,7 @@ def main() -> None:
     axes.plot(minutes, shares, marker="o", color="#2b7a4b")
     axes.axhline(0.9, color="#999999", linestyle="--", linewidth=1)
     axes.set(xlabel="minutes of training on two shared cores", ylabel="whole conversations right", ylim=(0, 1))
-    axes.set_title("Tadpole: held-out words, the first generator", fontsize=10)
+    axes.set_title("Tadpole: held-out words, the second training", fontsize=10)
     axes.grid(alpha=0.3)
     figure.tight_layout()
     figure.savefig(FOLDER / "curve.png", metadata={"Software": ""})

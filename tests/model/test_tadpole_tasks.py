@@ -12,7 +12,7 @@ pytestmark = [
     *(pytest.mark.model, pytest.mark.jail, pytest.mark.slow),
     pytest.mark.usefixtures("require_model", "require_jail"),
 ]
-FEWEST_SOLVED = 1  # of 20: the bundled file solves 2 (its card says why so few); 18 would be the bar
+FEWEST_SOLVED = 5  # of 20: the bundled file solves 7 (its card says why no more); 18 would be the bar
 ENDS = ("agent", "stuck", "max_turns", "max_tokens_per_turn", "max_context_len")
 FOREIGN = ("another language", "a question", "another tongue", "nothing there", "hostile")
 
