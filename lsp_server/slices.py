@@ -14,8 +14,10 @@ class Slices:
     def __init__(self) -> None:
         self._began_s = time.monotonic()
 
-    async def rest(self) -> None:
-        """Let others run, where this slice has lasted long enough."""
-        if time.monotonic() - self._began_s >= SLICE_S:
-            await asyncio.sleep(0)
-            self._began_s = time.monotonic()
+    async def rest(self) -> bool:
+        """Let others run, where this slice has lasted long enough; whether they did."""
+        if time.monotonic() - self._began_s < SLICE_S:
+            return False
+        await asyncio.sleep(0)
+        self._began_s = time.monotonic()
+        return True

@@ -76,8 +76,7 @@ class DocumentWriter:
 
     def _letters(self, changes: Sequence[FileChange], prepared: Prepared) -> list[Letter]:
         letters: list[Letter] = []
-        for change in changes:
-            ready = prepared.get(change)
+        for change, ready in prepared.get(changes):
             if isinstance(ready.plan, TextPlan):
                 letters.append(Letter.of(change, ready.plan, ready.edits))
             elif isinstance(ready.plan, Settled):

@@ -78,21 +78,30 @@ class FolderNow:
             buffer.version if buffer is not None else None,
         )
 
-    def mark(self, relative: str) -> Mark:
-        """What is another one when `look` may find something else; the file is not read."""
-        try:
-            relative = self._path_now(relative)
-        except LostError as lost:
-            return (str(lost),)
-        path = os.path.join(self._folder.path, relative)
-        try:
-            info = os.lstat(path)
-            disk = (info.st_dev, info.st_ino, info.st_mode, info.st_size, info.st_mtime_ns, info.st_ctime_ns)
-        except OSError:
+    def marker(self) -> Callable[[str], Mark]:
+        """For many files at one moment: what is another one when `look` may find something else; none is read."""
+        folders: dict[str, str] = {}
+        opened = {os.path.realpath(b.path): b for b in self._session.buffers if b.path is not None}
+
+        def mark(relative: str) -> Mark:
+            try:
+                relative = self._path_now(relative)
+            except LostError as lost:
+                return (str(lost),)
+            path = os.path.join(self._folder.path, relative)
+            folder, name = os.path.split(path)
+            if folder not in folders:
+                folders[folder] = os.path.realpath(folder)
+            real = os.path.join(folders[folder], name)
             disk = None
-        buffer = self._session.buffer_of(self._folder, relative)
-        shown = (buffer.version, buffer.text) if buffer is not None else None
-        return relative, os.path.realpath(os.path.dirname(path)), disk, shown
+            with contextlib.suppress(OSError):
+                info = os.lstat(path)
+                disk = info.st_dev, info.st_ino, info.st_mode, info.st_size, info.st_mtime_ns, info.st_ctime_ns
+                real = os.path.realpath(path) if stat.S_ISLNK(info.st_mode) else real
+            buffer = self._session.buffers.at(path) or opened.get(real)
+            return relative, folders[folder], disk, (buffer.version, buffer.text) if buffer is not None else None
+
+        return mark
 
     def uri(self, relative: str) -> str | None:
         """What the client calls the file of a change, None where it is not in the folder any more."""

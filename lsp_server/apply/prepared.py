@@ -5,7 +5,7 @@ What is asked for then is what was made ahead where the file is still as it was,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from agent.types import FileChange
@@ -36,17 +36,19 @@ class Prepared:
     async def make(self, changes: Iterable[FileChange]) -> None:
         """Make ahead what takes long."""
         slices = Slices()
+        mark = self._folder.marker()
         for change in changes:
-            mark = self._folder.mark(change.path)  # before it is read: what changes meanwhile shows
-            self._ready[change.path] = mark, self._made(change)
-            await slices.rest()
+            if await slices.rest():
+                mark = self._folder.marker()
+            made_for = mark(change.path)  # before it is read: what changes meanwhile shows
+            self._ready[change.path] = made_for, self._made(change)
 
-    def get(self, change: FileChange) -> Ready:
-        """What to do now; quick where nothing happened since it was made ahead."""
-        mark, ready = self._ready.get(change.path, (None, None))
-        if ready is not None and mark == self._folder.mark(change.path):
-            return ready
-        return self._made(change)
+    def get(self, changes: Iterable[FileChange]) -> Iterator[tuple[FileChange, Ready]]:
+        """What to do now, in one moment; quick where nothing happened since it was made ahead."""
+        mark = self._folder.marker()
+        for change in changes:
+            made_for, ready = self._ready.get(change.path, (None, None))
+            yield change, ready if ready is not None and made_for == mark(change.path) else self._made(change)
 
     def _made(self, change: FileChange) -> Ready:
         plan = self._plan(change)
