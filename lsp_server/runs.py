@@ -16,10 +16,11 @@ from typing import Protocol
 
 from agent.changes.changeset import printable
 from agent.changes.proposal import Proposal
+from agent.changes.renames import LostError, Renames
 from agent.types import ChangeKind, ExitReason, RunEvent, RunResult, RunSpec, RunStarted, ToolStarted
 from lsp_server.messages import RunRow, RunState
 from lsp_server.progress import ProgressTokens, RunProgress
-from lsp_server.renames import LostError, Renames, name_in
+from lsp_server.renames import name_in
 from lsp_server.session import Folder, RefusedError, Session, read_file
 from lsp_server.uris import is_at_or_below, relative_to
 
@@ -128,12 +129,7 @@ class RunRecord:
 
     def path_now(self, relative: str) -> str:
         """Where a file of the snapshot, or one that the run makes, is in the folder today. Raises LostError."""
-        name = self.renames.now(relative, is_there=not self._is_to_be_made(relative))
-        if name is None:
-            raise LostError("another file was renamed onto it")
-        if os.path.isabs(name):
-            raise LostError(f"it was moved to {printable(name)}, outside the folder")
-        return name
+        return self.renames.place(relative, is_there=not self._is_to_be_made(relative))
 
     def _is_to_be_made(self, relative: str) -> bool:
         proposal = self.proposal

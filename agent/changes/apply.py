@@ -8,7 +8,7 @@ only where the caller names it.
 from __future__ import annotations
 
 import errno
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from agent.changes.changeset import is_git_internal, shown
@@ -16,6 +16,7 @@ from agent.changes.diff import select
 from agent.changes.merge import Conflict
 from agent.changes.placement import InTheWay, leads_outside, put
 from agent.changes.proposal import Proposal, ProposalState
+from agent.changes.renames import LostError, Renames
 from agent.changes.tree import ChangedMeanwhileError, Tree
 from agent.errors import ProposalError, WorkspaceError
 from agent.types import ChangeKind, FileChange
@@ -72,7 +73,7 @@ def apply_to_disk(
             "Bring it back to where it was, or discard the proposal.",
         ) from error
     with tree:
-        for change in _in_safe_order(chosen):
+        for change in _in_safe_order(list(work.placed(chosen))):
             work.apply(tree, change)
     return work.outcome()
 
@@ -86,6 +87,8 @@ class _Work:
     failed: list[tuple[str, str]] = field(default_factory=list)
     whole: set[str] = field(default_factory=set)
     numbers: dict[str, frozenset[int]] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    """By the path where a file is now, the one that the proposal has for it."""
     is_disk_full: bool = False
 
     def choose(
@@ -125,10 +128,26 @@ class _Work:
                 return replace(part, after=replace(part.after, mode=change.after.mode))
         return part
 
+    def placed(self, changes: Iterable[FileChange]) -> Iterator[FileChange]:
+        """The changes of the files where they are now: the user may have renamed them in an editor since."""
+        renames = Renames(self.proposal.renames)
+        for change in changes:
+            try:
+                now = renames.follow(change, is_applied=change.path in self.proposal.applied_files)
+                reason = why_never(now, self.proposal.workspace)
+            except LostError as lost:
+                reason = str(lost)
+            if reason is not None:
+                self.conflicts.append(ConflictInfo(path=change.path, reason=reason))
+                continue
+            self.names[now.path] = change.path
+            yield now
+
     def apply(self, tree: Tree, change: FileChange) -> None:
         """Apply one change and note what came of it; trouble with it never stops the others, a full disk does."""
+        name = self.names[change.path]
         if self.is_disk_full:
-            self.failed.append((change.path, "the disk is full; nothing was written: make room and apply again"))
+            self.failed.append((name, "the disk is full; nothing was written: make room and apply again"))
             return
         try:
             for attempt in range(1, MAX_ATTEMPTS + 1):
@@ -139,19 +158,19 @@ class _Work:
                     if attempt == MAX_ATTEMPTS:
                         raise InTheWay("it keeps changing while it is written") from None
         except InTheWay as conflict:
-            info = ConflictInfo(path=change.path, reason=conflict.reason, conflicts=conflict.conflicts)
+            info = ConflictInfo(path=name, reason=conflict.reason, conflicts=conflict.conflicts)
             self.conflicts.append(info)
         except FileExistsError:
-            self.conflicts.append(ConflictInfo(path=change.path, reason="something was made there meanwhile"))
+            self.conflicts.append(ConflictInfo(path=name, reason="something was made there meanwhile"))
         except OSError as error:
             if error.errno in (errno.ENOTDIR, errno.ELOOP, errno.EISDIR):
                 reason = "a folder on the way to it is a file or a link now, or a folder is in its place"
-                self.conflicts.append(ConflictInfo(path=change.path, reason=reason))
+                self.conflicts.append(ConflictInfo(path=name, reason=reason))
             else:
                 self.is_disk_full = error.errno in _FULL
-                self.failed.append((change.path, _explained(error)))
+                self.failed.append((name, _explained(error)))
         else:
-            self.applied.append(change.path)
+            self.applied.append(name)
 
     def outcome(self) -> ApplyOutcome:
         """All of it, and the proposal with what is in place now."""

@@ -8,8 +8,8 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from agent.changes.renames import LostError
 from lsp_server.buffers import Buffer
-from lsp_server.renames import LostError
 from lsp_server.session import Folder, Session, read_file
 from lsp_server.texts import Codec, codec_of_buffer
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 
 from agent.changes.changeset import printable
 from agent.changes.merge import Conflict, merge
+from agent.changes.renames import LostError
 from agent.types import ChangeKind, FileChange
 from lsp_server.apply.by_hand import chmod_command, delete_command, link_command, mode_note, rename_command
 from lsp_server.apply.now import FileNow, same_text
 from lsp_server.messages import FileOutcome
-from lsp_server.renames import LostError
 from lsp_server.texts import NotCarriedError, codec_of_file
 
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from agent.changes.outlook import Outlook, Prospect
 from agent.changes.proposal import Proposal, is_never_applied
+from agent.changes.renames import LostError
 from agent.types import FileChange
 from lsp_server.apply.by_hand import mode_note
 from lsp_server.apply.now import FileNow, FolderNow
 from lsp_server.apply.plan import Means, MovePlan, Past, Plan, Settled, TextPlan, plan
-from lsp_server.renames import LostError
 from lsp_server.slices import Slices
 
 _PROSPECTS = {

@@ -15,12 +15,12 @@ from typing import Any
 from lsprotocol import types
 
 from agent.changes.changeset import printable
+from agent.changes.renames import LostError
 from lsp_server.application import Application
 from lsp_server.buffers import Buffer
 from lsp_server.capabilities import dig
 from lsp_server.moved import find_moved
 from lsp_server.protocol import FrogServer
-from lsp_server.renames import LostError
 from lsp_server.runs import RunRecord
 from lsp_server.session import read_file
 from lsp_server.uris import is_at_or_below, path_of

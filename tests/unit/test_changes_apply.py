@@ -17,6 +17,7 @@ import pytest
 from agent.changes.apply import ApplyOutcome, apply_to_disk
 from agent.changes.changeset import assemble
 from agent.changes.diff import hunks, patch
+from agent.changes.preview import foresee_on_disk
 from agent.changes.proposals import Proposal, ProposalState, ProposalStore
 from agent.changes.tree import Tree
 from agent.errors import ProposalError, UsageError, WorkspaceError
@@ -387,3 +388,49 @@ def test_a_folder_that_becomes_a_link_is_not_followed(root: Path, tmp_path: Path
     assert len(outcome.conflicts) == 2
     assert (outside / "f").read_bytes() == b"1\n"
     assert os.listdir(outside) == ["f"]
+
+
+# --- renamed since ----------------------------------------------------------------------------------------------
+
+
+def renamed(root: Path, *pairs: tuple[str, str]) -> Proposal:
+    """A change of `a/x.py` and a new file `a/new.py`, after the user renamed what `pairs` say."""
+    made = proposal(
+        root, delta("a/x.py", text(BASE), text(edited(_3=b"three\n"))), delta("a/new.py", None, text(b"n\n"))
+    )
+    return replace(made, renames=pairs)
+
+
+def test_files_and_folders_that_were_renamed_in_an_editor_are_followed(root: Path) -> None:
+    (root / "b").mkdir()
+    (root / "b" / "y.py").write_bytes(edited(_50=b"mine\n"))
+    made = renamed(root, ("a/x.py", "a/y.py"), ("a", "b"))
+    assert {path: outlook.detail for path, outlook in foresee_on_disk(made).items()} == {
+        "a/x.py": "it is b/y.py now",
+        "a/new.py": "it is b/new.py now",
+    }
+    outcome = apply_to_disk(made)
+    assert outcome.applied == ("a/new.py", "a/x.py") and outcome.proposal.state is ProposalState.APPLIED
+    assert (root / "b" / "y.py").read_bytes() == edited(_3=b"three\n", _50=b"mine\n")
+    assert names(root) == ["b", "b/new.py", "b/y.py"]
+    assert apply_to_disk(outcome.proposal).applied == ()
+
+
+@pytest.mark.parametrize(
+    ("pair", "reason"),
+    [
+        (("a/x.py", "/elsewhere/x.py"), "it was moved to /elsewhere/x.py, outside the folder"),
+        (("other.py", "a/x.py"), "another file was renamed onto it"),
+        (("a/x.py", ".git/hooks/x"), "never applied: the path is git's own or does not lie in the workspace"),
+    ],
+)
+def test_a_file_that_went_where_nothing_is_written_is_a_conflict(
+    root: Path, pair: tuple[str, str], reason: str
+) -> None:
+    (root / "a").mkdir()
+    (root / "a" / "x.py").write_bytes(BASE)
+    outcome = apply_to_disk(renamed(root, pair))
+    assert reasons(outcome) == {"a/x.py": reason}
+    assert outcome.applied == ("a/new.py",)
+    assert (root / "a" / "x.py").read_bytes() == BASE
+    assert names(root) == ["a", "a/new.py", "a/x.py"]

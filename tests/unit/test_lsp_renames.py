@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from agent.changes.proposal import Proposal
+from agent.changes.renames import LostError, Renames
 from agent.types import ChangeKind, ChangeSet, ExitReason, FileChange, FileState, JailInfo, ModelInfo
 from lsp_server.capabilities import resolve
 from lsp_server.client import Client
 from lsp_server.moved import find_moved
-from lsp_server.renames import LostError, Renames, name_in
+from lsp_server.renames import name_in
 from lsp_server.runs import RunRecord
 from lsp_server.session import Folder, Session
 from lsp_server.uris import respelled
