@@ -179,6 +179,7 @@ async def test_a_flood_of_output_is_cut(project: Path, sealed: Seal) -> None:
     assert result.exit_reason is ExitReason.AGENT
 
 
+@pytest.mark.slow
 async def test_the_time_limit_ends_a_command(project: Path, sealed: Seal) -> None:
     sealed(project)
     began = time.monotonic()

@@ -35,6 +35,7 @@ def tree(root: Path) -> dict[str, tuple[str, bytes | str]]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", sorted(path.name for path in SCENARIOS.glob("fix_*")))
 def test_scenario(tmp_path: Path, scenario: str) -> None:
     home = tmp_path / "home"

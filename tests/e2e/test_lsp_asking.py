@@ -73,6 +73,7 @@ async def test_what_is_chosen_is_worked_on(tmp_path: Path, project: Path) -> Non
         assert '"issue":"add is wrong\\nagain"' in text_of(log["path"]).replace('": "', '":"')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("answer", [None, {"title": "what else"}, "error", []])
 async def test_without_an_answer_it_ends_with_a_word(tmp_path: Path, project: Path, answer: Any) -> None:
     async with session(tmp_path, project) as client:
@@ -88,6 +89,7 @@ async def test_without_an_answer_it_ends_with_a_word(tmp_path: Path, project: Pa
         assert "was not told what to fix in workspace" in shown(client)[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.jail
 @pytest.mark.usefixtures("require_jail")
 async def test_a_client_that_never_answers(tmp_path: Path, project: Path) -> None:
@@ -117,6 +119,7 @@ async def test_a_client_that_never_answers(tmp_path: Path, project: Path) -> Non
         assert time.monotonic() - begun < 1.5
 
 
+@pytest.mark.slow
 async def test_an_empty_issue_is_an_error_and_no_question(tmp_path: Path, project: Path) -> None:
     (project / "EMPTY.md").write_text("---\na: b\n---\n")
     async with session(tmp_path, project) as client:
@@ -132,6 +135,7 @@ async def test_an_empty_issue_is_an_error_and_no_question(tmp_path: Path, projec
         assert not [method for method, _ in client.requests if method == "window/showMessageRequest"]
 
 
+@pytest.mark.slow
 @pytest.mark.jail
 @pytest.mark.usefixtures("require_jail")
 async def test_notes_reach_the_editor(tmp_path: Path, project: Path) -> None:
@@ -147,6 +151,7 @@ async def test_notes_reach_the_editor(tmp_path: Path, project: Path) -> None:
         assert "Files that are not Python: a.js" in review
 
 
+@pytest.mark.slow
 @pytest.mark.jail
 @pytest.mark.usefixtures("require_jail")
 async def test_what_an_action_names_is_what_the_model_is_told(tmp_path: Path, project: Path) -> None:

@@ -59,6 +59,7 @@ def sleepers(pid: int) -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.slow
 async def test_from_a_diagnostic_to_the_text(tmp_path: Path, project: Path, sealed: Seal) -> None:
     sealed(project)
     async with session(tmp_path, project, FIX, ask=True) as client:
@@ -113,6 +114,7 @@ def asked(client: LspClient) -> list[Any]:
     return [(m, p) for m, p in client.requests if m == "window/showMessageRequest"]
 
 
+@pytest.mark.slow
 async def test_the_model_is_told_of_unsaved_text_and_new_buffers(tmp_path: Path, project: Path, sealed: Seal) -> None:
     sealed(project)
     script = [turn(calls=[("Bash", {"command": "cat sum.py new.py"})]), turn(content="Seen.")]
@@ -141,6 +143,7 @@ async def test_a_proposal_survives_a_restart(tmp_path: Path, project: Path) -> N
         assert (await client.state_of(run["runId"]))["state"] == "applied"
 
 
+@pytest.mark.slow
 async def test_hunks_and_the_rest(tmp_path: Path, project: Path) -> None:
     text = "".join(f"line {n}\n" for n in range(30))
     (project / "long.txt").write_text(text)
@@ -163,6 +166,7 @@ async def test_hunks_and_the_rest(tmp_path: Path, project: Path) -> None:
         assert (project / "long.txt").read_text() == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["progress", "command", "all"])
 async def test_cancel_stops_everything_within_a_second(tmp_path: Path, project: Path, sealed: Seal, how: str) -> None:
     sealed(project)
@@ -184,6 +188,7 @@ async def test_cancel_stops_everything_within_a_second(tmp_path: Path, project: 
         assert asked(client) == []
 
 
+@pytest.mark.slow
 async def test_cancel_stops_generation(tmp_path: Path, project: Path) -> None:
     async with session(tmp_path, project, [hang(600)]) as client:
         run = await client.run("frog.fix", {"uri": to_uri(project / "sum.py"), "issue": "x"})
@@ -194,6 +199,7 @@ async def test_cancel_stops_generation(tmp_path: Path, project: Path) -> None:
         assert time.monotonic() - begun < 1.0
 
 
+@pytest.mark.slow
 async def test_a_second_run_in_a_busy_folder_is_queued(tmp_path: Path, project: Path) -> None:
     script = [turn(calls=[("Bash", {"command": "sleep 986"})]), *FIX]
     async with session(tmp_path, project, script) as client:

@@ -38,6 +38,7 @@ async def fix(client: LspClient, folder: Path) -> dict[str, Any]:
     return await client.run("frog.fix", {"uri": to_uri(folder / "sum.py"), "issue": "add is wrong"})
 
 
+@pytest.mark.slow
 async def test_folders_come_and_go_with_their_runs(tmp_path: Path, folders: list[Path], sealed: Seal) -> None:
     repo, twin, nested = folders
     for folder in folders:
@@ -80,6 +81,7 @@ async def test_folders_come_and_go_with_their_runs(tmp_path: Path, folders: list
             assert (kinds[0], kinds[-1], kinds.count("begin"), kinds.count("end")) == ("begin", "end", 1, 1)
 
 
+@pytest.mark.slow
 async def test_two_servers_of_one_folder_say_the_same(tmp_path: Path, folders: list[Path]) -> None:
     repo = folders[0]
     async with (
@@ -100,6 +102,7 @@ def is_thinking(client: LspClient, run_id: str) -> bool:
     return any("thinking" in value["message"] for value in client.progress(f"frog-run-{run_id}"))
 
 
+@pytest.mark.slow
 async def test_a_folder_that_comes_is_asked_for_its_settings(tmp_path: Path, folders: list[Path]) -> None:
     repo, twin, _ = folders
     client = LspClient(env=own_env(tmp_path / "home"))

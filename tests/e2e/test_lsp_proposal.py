@@ -28,6 +28,7 @@ def text_of(path: str) -> str:
     return Path(path).read_text()
 
 
+@pytest.mark.slow
 async def test_the_trajectory_of_a_run_can_be_read_while_it_grows(tmp_path: Path, project: Path) -> None:
     async with session(tmp_path, project, [turn(calls=[EDIT]), turn(calls=[SLEEP])]) as client:
         run = await client.run("frog.fix", {"uri": to_uri(project / "sum.py"), "issue": "add is wrong"})
@@ -42,6 +43,7 @@ async def test_the_trajectory_of_a_run_can_be_read_while_it_grows(tmp_path: Path
         assert "window/showDocument" not in [method for method, _ in client.requests]
 
 
+@pytest.mark.slow
 async def test_a_proposal_as_data(tmp_path: Path, project: Path) -> None:
     script = [turn(calls=[EDIT]), turn(content="Fixed.")]
     async with session(tmp_path, project, script, options={"tests": {"command": "exit 3"}}) as client:

@@ -41,6 +41,7 @@ async def code_of(client: LspClient, message: Any, msg_id: Any) -> int:
     return error.value.code
 
 
+@pytest.mark.slow
 async def test_every_request_is_answered(client: LspClient) -> None:
     def request(msg_id: Any, method: Any, params: Any = None) -> dict[str, Any]:
         return {"jsonrpc": "2.0", "id": msg_id, "method": method, "params": params}
@@ -84,6 +85,7 @@ async def test_an_id_in_use_is_refused(client: LspClient) -> None:
     assert await client.run("frog.runs") == []
 
 
+@pytest.mark.slow
 async def test_settings_are_asked_for_and_trust_is_heeded(tmp_path: Path, workspace: Path) -> None:
     client = LspClient(env=own_env(tmp_path / "home"))
     client.handlers["workspace/configuration"] = lambda params: [{"trusted": False, "limits": {"maxStep": 1}}, None]
@@ -98,6 +100,7 @@ async def test_settings_are_asked_for_and_trust_is_heeded(tmp_path: Path, worksp
         assert "did you mean limits.maxSteps?" in told[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [False, "yes", None])
 async def test_a_folder_may_take_trust_away(tmp_path: Path, workspace: Path, value: Any) -> None:
     client = LspClient(env=own_env(tmp_path / "home"))
@@ -108,6 +111,7 @@ async def test_a_folder_may_take_trust_away(tmp_path: Path, workspace: Path, val
             await client.run("frog.fix", {"uri": to_uri(workspace / "a.py"), "issue": "x"})
 
 
+@pytest.mark.slow
 async def test_before_initialize_and_after_shutdown(tmp_path: Path, workspace: Path) -> None:
     client = LspClient(env=own_env(tmp_path / "home"))
     async with client.started():
@@ -147,12 +151,14 @@ async def test_exit_at_once(tmp_path: Path) -> None:
         assert await asyncio.wait_for(client.process.wait(), 60) == 1
 
 
+@pytest.mark.slow
 async def test_the_server_loads_no_model_library(client: LspClient) -> None:
     await client.run("frog.doctor", {})
     maps = Path(f"/proc/{client.process.pid}/maps")
     assert "llama" not in maps.read_text()  # noqa: ASYNC240
 
 
+@pytest.mark.slow
 def test_no_part_of_the_server_imports_llama_cpp() -> None:
     code = (
         "import json, sys, lsp_server.server, lsp_server.features.commands, lsp_server.launcher, agent.run;"

@@ -14,6 +14,7 @@ from tests.gguf_files import make_gguf
 pytestmark = [pytest.mark.jail, pytest.mark.usefixtures("require_jail")]
 
 
+@pytest.mark.slow
 async def test_the_editor_is_told_why(tmp_path: Path, workspace: Path) -> None:
     (workspace / "a.py").write_text("x = 1\n")
     base = make_gguf(tmp_path / "LFM2.5-2.6B-Base.gguf", architecture="lfm2", template=None)

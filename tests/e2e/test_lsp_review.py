@@ -76,6 +76,7 @@ def titles(found: list[dict[str, Any]]) -> list[str]:
 ALL = ["Apply all", "Discard", "Apply hunk 1", "Discard hunk 1", "Apply hunk 2", "Discard hunk 2"]
 
 
+@pytest.mark.slow
 async def test_a_review_that_is_open_when_the_server_starts(tmp_path: Path, project: Path) -> None:
     async with server(tmp_path, project, LENSES) as client:
         review = await client.run("frog.review", {"runId": RUN})
@@ -109,6 +110,7 @@ async def test_a_review_that_is_open_when_the_server_starts(tmp_path: Path, proj
         assert await lenses(client, document.uri) == []
 
 
+@pytest.mark.slow
 async def test_a_client_without_lenses_is_offered_none(tmp_path: Path, project: Path) -> None:
     async with server(tmp_path, project, FULL) as client:
         assert "codeLensProvider" not in client.answer["capabilities"]
@@ -117,6 +119,7 @@ async def test_a_client_without_lenses_is_offered_none(tmp_path: Path, project: 
         assert not [m for m, _ in client.requests if m in ("client/registerCapability", "workspace/codeLens/refresh")]
 
 
+@pytest.mark.slow
 async def test_a_virtual_document(tmp_path: Path, project: Path) -> None:
     async with server(tmp_path, project, VIRTUAL) as client:
         (asked,) = await client.until(lambda: [p for m, p in client.requests if m == "client/registerCapability"])
@@ -146,6 +149,7 @@ async def test_a_virtual_document(tmp_path: Path, project: Path) -> None:
             assert caught.value.code == -32602
 
 
+@pytest.mark.slow
 async def test_a_client_that_refuses_the_registration_gets_the_file(tmp_path: Path, project: Path) -> None:
     async with server(tmp_path, project, VIRTUAL) as client:
         del client.handlers["client/registerCapability"]

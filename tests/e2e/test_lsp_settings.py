@@ -56,6 +56,7 @@ def said(client: LspClient) -> list[str]:
     return [p["message"] for m, p in client.notifications if m in ("window/logMessage", "window/showMessage")]
 
 
+@pytest.mark.slow
 async def test_read_only_paths_are_read_in_the_jail(
     tmp_path: Path, workspace: Path, outside: Path, sealed: Seal
 ) -> None:
@@ -67,6 +68,7 @@ async def test_read_only_paths_are_read_in_the_jail(
         assert "nothing secret" in await last_observation(client, await fix(client, workspace))
 
 
+@pytest.mark.slow
 async def test_a_protected_folder_is_refused_with_the_reason(tmp_path: Path, workspace: Path, sealed: Seal) -> None:
     keys = tmp_path / "home" / ".ssh"
     keys.mkdir(parents=True)
@@ -76,6 +78,7 @@ async def test_a_protected_folder_is_refused_with_the_reason(tmp_path: Path, wor
         assert any(f"the read-only path ~/.ssh is refused: {keys} is protected" in text for text in said(client))
 
 
+@pytest.mark.slow
 async def test_a_folder_sets_its_limits_and_nothing_of_the_model_or_the_jail(
     tmp_path: Path, workspace: Path, outside: Path
 ) -> None:
@@ -99,6 +102,7 @@ async def test_a_folder_sets_its_limits_and_nothing_of_the_model_or_the_jail(
         assert not any("step 3" in step for step in steps)
 
 
+@pytest.mark.slow
 async def test_a_change_counts_for_the_next_run(tmp_path: Path, workspace: Path) -> None:
     async with session(tmp_path, workspace, endless(), options={"limits": {"maxSteps": 1}}) as client:
         first = await fix(client, workspace)
@@ -111,6 +115,7 @@ async def test_a_change_counts_for_the_next_run(tmp_path: Path, workspace: Path)
     assert any("step 3 of 3" in step for step in taken[1])
 
 
+@pytest.mark.slow
 async def test_the_doctor_asks_no_endpoint_where_nothing_may_run(tmp_path: Path, workspace: Path) -> None:
     with OpenAiServer([]) as model:
         for is_trusted in (False, True):
@@ -123,6 +128,7 @@ async def test_the_doctor_asks_no_endpoint_where_nothing_may_run(tmp_path: Path,
             assert any("was not asked" in line for line in lines) != is_trusted, lines
 
 
+@pytest.mark.slow
 async def test_the_doctor_names_what_is_wrong(tmp_path: Path, workspace: Path) -> None:
     async with session(tmp_path, workspace, options={"limits": {"maxStep": 1}, "logLevel": "loud"}) as client:
         lines = (await client.run("frog.doctor", {}))["lines"]

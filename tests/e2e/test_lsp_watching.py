@@ -109,6 +109,7 @@ def ws(workspace: Path) -> Path:
 # --- watching -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_without_the_clients_watching_the_system_is_asked(home: Path, ws: Path) -> None:
     keep(home, ws, "r1", modified("a.py"))
     async with connected(home, ws, capabilities=capabilities_of("neovim")) as client:
@@ -123,6 +124,7 @@ async def test_without_the_clients_watching_the_system_is_asked(home: Path, ws: 
         assert said(client).count("a.py changed on disk since the run began; applying merges") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capabilities", [REGISTERS, REGISTERS_RELATIVE])
 async def test_the_client_watches_what_waits_and_no_more(home: Path, ws: Path, capabilities: Any) -> None:
     odd = "pkg/[odd] {x,y}*.py"
@@ -153,6 +155,7 @@ async def test_the_client_watches_what_waits_and_no_more(home: Path, ws: Path, c
         assert len([text for text in said(client) if "changed on disk" in text]) == 1, "our own edits are no news"
 
 
+@pytest.mark.slow
 async def test_an_open_review_shows_the_file_of_now(home: Path, ws: Path) -> None:
     keep(home, ws, "r1", modified("a.py"))
     async with connected(home, ws) as client:
@@ -171,6 +174,7 @@ async def test_an_open_review_shows_the_file_of_now(home: Path, ws: Path) -> Non
         await until_it_says("CONFLICT")
 
 
+@pytest.mark.slow
 async def test_a_file_moved_in_a_terminal_is_named_and_not_followed(home: Path, ws: Path) -> None:
     keep(home, ws, "r1", modified("a.py"))
     (ws / "pkg" / "b.py").write_text("another\n")
@@ -197,6 +201,7 @@ async def test_the_server_offers_what_the_client_tells_of(home: Path, ws: Path) 
             assert operations == dict.fromkeys(offered, filters), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tells", ["close-open-rename", "rename-close-open", "rename"])
 async def test_an_open_document_is_followed(home: Path, ws: Path, tells: str) -> None:
     keep(home, ws, "r1", modified("a.py"))
@@ -219,6 +224,7 @@ async def test_an_open_document_is_followed(home: Path, ws: Path, tells: str) ->
         assert new.read_text() == BASE, "the editor saves it, not the server"
 
 
+@pytest.mark.slow
 async def test_renames_are_followed_over_a_restart(home: Path, ws: Path) -> None:
     keep(home, ws, "r1", modified("a.py"), modified("pkg/b.py"), created("pkg/new.py", "new\n"))
     async with connected(home, ws, capabilities=RENAMES) as client:
@@ -235,6 +241,7 @@ async def test_renames_are_followed_over_a_restart(home: Path, ws: Path) -> None
     assert os.listdir(ws) == ["package"]
 
 
+@pytest.mark.slow
 async def test_a_folder_is_known_through_a_link(home: Path, ws: Path) -> None:
     keep(home, ws, "r1", modified("a.py"))
     link = ws.with_name("link")
@@ -246,6 +253,7 @@ async def test_a_folder_is_known_through_a_link(home: Path, ws: Path) -> None:
         assert (ws / "b.py").read_text() == OURS
 
 
+@pytest.mark.slow
 async def test_cancelling_does_not_tear_an_edit_apart(home: Path, ws: Path) -> None:
     keep(home, ws, "r1", modified("a.py"), modified("pkg/b.py"))
     async with connected(home, ws) as client:
@@ -275,6 +283,7 @@ async def test_cancelling_does_not_tear_an_edit_apart(home: Path, ws: Path) -> N
         assert (ws / "a.py").read_text() == OURS
 
 
+@pytest.mark.slow
 async def test_a_rename_back_is_as_if_nothing_had_been(home: Path, ws: Path) -> None:
     keep(home, ws, "r1", modified("pkg/b.py"))
     async with connected(home, ws, capabilities=RENAMES) as client:
@@ -284,6 +293,7 @@ async def test_a_rename_back_is_as_if_nothing_had_been(home: Path, ws: Path) -> 
         assert (ws / "pkg" / "b.py").read_text() == OURS
 
 
+@pytest.mark.slow
 async def test_nothing_is_written_outside_the_folder(home: Path, ws: Path, tmp_path: Path) -> None:
     keep(home, ws, "r1", modified("a.py"), modified("pkg/b.py"))
     outside = tmp_path / "elsewhere" / "a.py"
@@ -299,6 +309,7 @@ async def test_nothing_is_written_outside_the_folder(home: Path, ws: Path, tmp_p
         assert (ws / "back.py").read_text() == OURS
 
 
+@pytest.mark.slow
 async def test_a_rename_onto_a_file_that_the_run_makes(home: Path, ws: Path) -> None:
     keep(home, ws, "r1", modified("a.py"), created("new.py", "new\n"))
     async with connected(home, ws, capabilities=RENAMES) as client:
@@ -313,6 +324,7 @@ async def test_a_rename_onto_a_file_that_the_run_makes(home: Path, ws: Path) -> 
         assert (ws / "c.py").read_text() == OURS
 
 
+@pytest.mark.slow
 async def test_a_rename_onto_a_file_that_the_run_changes(home: Path, ws: Path) -> None:
     (ws / "mine.py").write_text("mine\n")
     keep(home, ws, "r1", modified("a.py"))
@@ -322,6 +334,7 @@ async def test_a_rename_onto_a_file_that_the_run_changes(home: Path, ws: Path) -
         assert (ws / "a.py").read_text() == "mine\n"
 
 
+@pytest.mark.slow
 async def test_a_whole_workspace_folder_is_renamed(home: Path, ws: Path) -> None:
     keep(home, ws, "r1", modified("a.py"), modified("pkg/b.py"))
     new = ws.with_name("renamed")
@@ -338,6 +351,7 @@ async def test_a_whole_workspace_folder_is_renamed(home: Path, ws: Path) -> None
     assert ws.name not in os.listdir(ws.parent)
 
 
+@pytest.mark.slow
 async def test_will_rename_is_answered_in_the_middle_of_our_own_edit(home: Path, ws: Path) -> None:
     keep(home, ws, "r1", renamed("a.py", "pkg/a.py"))
     keep(home, ws, "r2", modified("a.py"))
@@ -359,6 +373,7 @@ async def test_will_rename_is_answered_in_the_middle_of_our_own_edit(home: Path,
         assert (ws / "pkg" / "a.py").read_text() == OURS
 
 
+@pytest.mark.slow
 async def test_rubbish_is_heard_without_harm(home: Path, ws: Path) -> None:
     keep(home, ws, "r1", modified("a.py"))
     rubbish: list[Any] = [None, 5, {}, {"files": 5}, {"files": [None, {}, {"oldUri": 5, "newUri": None}, {"uri": 5}]}]

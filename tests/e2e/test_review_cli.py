@@ -53,6 +53,7 @@ def project(frog: Frog, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_review_discard_and_apply_agree(frog: Frog, project: Path) -> None:
     (project / "clash.txt").write_text(LONG.replace("line 3\n", "mine\n"))
     (project / "gone.txt").unlink()

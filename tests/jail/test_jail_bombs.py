@@ -88,6 +88,7 @@ BY_USER = ("processes", "zombies", "threads", "one-block", "many-children", "ope
 TRIED = [(user, name) for user in USERS for name in BOMBS if user == USERS[-1] or name in BY_USER]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("user", "name"), TRIED, ids=["-".join(pair) for pair in TRIED], indirect=["user"])
 def test_bomb(name: str, user: str, place: Path) -> None:
     bomb = BOMBS[name]

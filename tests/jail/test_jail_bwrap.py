@@ -65,6 +65,7 @@ def test_where_the_device_nodes_cannot_be_protected_root_runs_nothing(workspace:
     assert "read-only device" in done.stderr
 
 
+@pytest.mark.slow
 def test_without_user_namespaces_no_backend_runs_anything(workspace: Path) -> None:
     before = (*NAMESPACE, "sh", "-c", 'echo 0 >/proc/sys/user/max_user_namespaces && exec "$@"', "sh")
     if subprocess.run([*before, "true"], capture_output=True).returncode != 0:
@@ -153,6 +154,7 @@ async def test_the_limit_of_process_numbers_of_an_older_kernel_is_not_touched(
     await session.close()
 
 
+@pytest.mark.slow
 async def test_a_copy_is_bounded_beyond_what_was_copied(workspace: Path) -> None:
     (workspace / "old").write_bytes(b"x" * (3 << 20))
     session = await start(workspace, "bwrap", limits=JailLimits(view_bytes=4 << 20))
@@ -204,6 +206,7 @@ def test_no_bomb_goes_through(name: str, user: str, place: Path) -> None:
     assert (done.returncode != 0) == (bomb.code != 0) or done.returncode == 124, done
 
 
+@pytest.mark.slow
 def test_doctor_names_what_is_missed_and_what_is_used(tmp_path: Path) -> None:
     code = (
         f"import sys; sys.path[:0] = [{str(REPOSITORY)!r}]; sys.path += {sys.path!r}\n"

@@ -215,6 +215,7 @@ print(done, refused)
 """
 
 
+@pytest.mark.slow
 def test_no_race_leads_to_a_host_file(user: str, place: Path, host_folder: Path) -> None:
     """Of a path that changes in memory, and of a folder that becomes a link, while the supervisor looks."""
     before = workspace_hash(host_folder, times=True)
@@ -262,6 +263,7 @@ def test_a_process_that_hides_its_memory_is_none_the_less_supervised(place: Path
     assert (done.returncode, done.stdout) == (0, "0 1\n"), done
 
 
+@pytest.mark.slow
 def test_many_ask_at_once_and_some_die_while_they_ask(place: Path) -> None:
     script = (
         "for i in $(seq 8); do (for j in $(seq 40); do chmod 600 kept; done) & done; "
@@ -287,6 +289,7 @@ def test_a_day_of_work(place: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "1\n978307200\n978307200\n700\npip \n"), done
 
 
+@pytest.mark.slow
 def test_tests_of_a_project_with_pytest(place: Path) -> None:
     script = 'printf \'def test(tmp_path): (tmp_path / "f").write_text("x")\\n\' >test_x.py && python -m pytest -q -p no:cacheprovider test_x.py'
     done = in_c(place, "bash", "-lc", script)
@@ -360,6 +363,7 @@ def frog(*words: str, config: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, env=environment, timeout=60)
 
 
+@pytest.mark.slow
 def test_the_command_line_gives_it_and_takes_it(workspace: Path, tmp_path: Path) -> None:
     command = ("jail", str(workspace), "--backend", "landlock", "--", "echo", "RAN")
     refused = frog(*command, config=tmp_path)
@@ -417,6 +421,7 @@ async def test_without_consent_four_tools_work_and_bash_says_one_sentence(
     await session.close()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("agreed")
 async def test_the_first_command_says_once_that_it_runs_in_a_copy(workspace: Path, sealed: Seal) -> None:
     (workspace / "f").write_text("old\n")
@@ -455,6 +460,7 @@ def _wait(condition: bool | object, timeout_s: float = 10.0) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("who", ["server", "guardian", "supervisor", "runner"])
 def test_nothing_is_left_whoever_dies(place: Path, who: str) -> None:
     mark = f"7{os.getpid()}{ord(who[0])}"
@@ -487,6 +493,7 @@ def test_nothing_is_left_whoever_dies(place: Path, who: str) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("agreed")
 async def test_what_stays_when_both_of_ours_are_killed_at_once_is_jailed_and_nothing_is_proposed(
     workspace: Path, tmp_path: Path
@@ -538,6 +545,7 @@ def test_a_command_that_kills_all_that_it_may_kills_only_itself(place: Path) -> 
         bystander.wait()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("agreed")
 async def test_cancelling_the_start_leaves_nothing(workspace: Path) -> None:
     folders = set(os.listdir("/var/tmp"))

@@ -144,6 +144,7 @@ async def test_stop_is_quick_whatever_runs(workspace: Path, backend: str) -> Non
     await session.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signal_name", ["KILL", "STOP"])
 async def test_a_runner_that_its_own_command_ends(workspace: Path, backend: str, signal_name: str) -> None:
     with Baseline(str(workspace), {}) as baseline:
@@ -187,6 +188,7 @@ async def test_many_at_once_do_not_see_each_other(workspace: Path, backend: str)
     assert os.listdir(workspace) == []
 
 
+@pytest.mark.slow
 async def test_cancelling_the_start_leaves_nothing(workspace: Path, backend: str) -> None:
     for delay_s in (0.0, 0.02, 0.06, 0.12, 0.2):
         task = asyncio.create_task(start(workspace, backend))
@@ -273,6 +275,7 @@ async def test_what_a_killed_process_left_is_removed_by_the_next(
     assert os.listdir(folder) == ["view-new"]
 
 
+@pytest.mark.slow
 async def test_a_view_on_disk_is_bounded(workspace: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr("agent.jail.namespaces.memory_view_works", lambda: False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -286,6 +289,7 @@ async def test_a_view_on_disk_is_bounded(workspace: Path, monkeypatch: pytest.Mo
     assert any("view_bytes" in note for note in session.notes)
 
 
+@pytest.mark.slow
 async def test_a_fork_bomb_with_memory_ends_and_the_run_goes_on(workspace: Path, backend: str) -> None:
     session = await start(workspace, backend, limits=JailLimits(memory_bytes=256 << 20, processes=200))
     bomb = (

@@ -128,6 +128,7 @@ def ran(user: str, backend: str) -> Iterator[dict[str, str]]:
     shutil.rmtree(home)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_developer_tools_work(name: str, ran: dict[str, str], backend: str) -> None:
     if ran[name] == "missing":

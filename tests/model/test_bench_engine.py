@@ -29,6 +29,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_model(tmp_path_factory.mktemp("bench") / "m.gguf", shape)
 
 
+@pytest.mark.slow
 def test_a_slowed_engine_misses_its_targets(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from agent.model.engine import Engine
     from tests.bench.engine import Size, loaded, speed

@@ -33,6 +33,7 @@ def run_path(tmp_path: Path) -> Path:
     return write_run(tmp_path / "run.jsonl")
 
 
+@pytest.mark.slow
 @pytest.mark.model
 @pytest.mark.usefixtures("require_model")
 def test_it_is_the_mean_of_the_squared_inputs(model_path: Path, run_path: Path, tmp_path: Path) -> None:
@@ -74,6 +75,7 @@ def test_it_is_the_mean_of_the_squared_inputs(model_path: Path, run_path: Path, 
     assert shapes["blk.0.ffn_down.weight.counts"] == ([1, 1], "F32")
 
 
+@pytest.mark.slow
 @pytest.mark.model
 @pytest.mark.usefixtures("require_model")
 def test_the_command_and_an_interrupt(model_path: Path, tmp_path: Path) -> None:

@@ -93,6 +93,7 @@ async def test_a_copy_is_the_same_and_fewer_bits_are_further_away(wide: dict[str
     assert "every token the same probability" in found["copy"].advice.sentence
 
 
+@pytest.mark.slow
 async def test_one_model_in_memory_at_a_time_gives_the_very_same(wide: dict[str, Path], tmp_path: Path) -> None:
     pair = file_of(wide["F32"]), file_of(wide["Q2_K"])
     options = replace(LOGITS_ALONE, most_tokens=2000)
@@ -136,6 +137,7 @@ async def test_few_bits_are_worse_in_every_column(coarse: Path, tmp_path: Path) 
     assert found.notes == [GREEDY]
 
 
+@pytest.mark.slow
 async def test_what_the_guard_did_not_touch_is_the_same_without_it(tmp_path: Path) -> None:
     """So that such a turn need not be generated twice."""
     path = write_tiny(tmp_path / "m.gguf", texts={"frog.sampling": '{"temperature": 1.0}'})
@@ -154,6 +156,7 @@ async def test_what_the_guard_did_not_touch_is_the_same_without_it(tmp_path: Pat
     assert n_untouched >= 1
 
 
+@pytest.mark.slow
 async def test_another_vocabulary_leaves_the_tool_calls_alone(tiny_path: Path) -> None:
     options = Options(sources=[str(RUNS)], n_prompts=2, turn_tokens=32)
     found = await compare(locate("tadpole"), file_of(tiny_path), options)
@@ -252,6 +255,7 @@ def test_what_cannot_be_right(
     assert says in error["message"] + error["hint"]
 
 
+@pytest.mark.slow
 def test_an_interrupt_ends_it_and_leaves_nothing(tmp_path: Path) -> None:
     frog = Frog(tmp_path)
     process = frog.start("model", "compare", "tadpole", "tadpole", "--seeds", "1", "--tokens", "60000")

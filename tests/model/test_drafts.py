@@ -163,6 +163,7 @@ def copied(vocab: Any, seed: int, n_lines: int) -> tuple[list[int], list[int]]:
     return vocab.tokenize("\n".join(f"{n}. {line}" for n, line in enumerate(lines))), vocab.tokenize("\n".join(again))
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("name", ["tiny", "q8_0", "tadpole"])
 def test_greedy_is_the_same_but_where_two_tokens_are_as_good(
@@ -180,6 +181,7 @@ def test_greedy_is_the_same_but_where_two_tokens_are_as_good(
     assert n_other <= n_tokens / 200
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("name", "temperature"), [("tiny", 0.0), ("tiny", 0.7), ("tadpole", 0.0)])
 def test_a_conversation_is_the_same_with_and_without(make_engine: Any, name: str, temperature: float) -> None:
@@ -227,6 +229,7 @@ def test_what_read_showed_is_drafted_without_its_line_numbers(make_engine: Any) 
     assert engine._sources == b""
 
 
+@pytest.mark.slow
 def test_each_repair_is_the_same_with_and_without(make_engine: Any) -> None:
     plain, drafting = make_engine(n_drafted=0), make_engine()
     n_accepted = 0

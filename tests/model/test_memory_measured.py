@@ -51,6 +51,7 @@ async def resident_mib(path: Path, keeper: WorkerKeeper, n_ctx: int, **options: 
         await model.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n_ctx", "cache_type"),
     [(8192, "f16"), (32_768, "q8_0"), (131_072, "f16"), (131_072, "q8_0")],

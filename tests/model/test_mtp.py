@@ -151,6 +151,7 @@ def test_a_failing_layer_ends_its_drafts_and_nothing_else(make_engine: Any) -> N
     assert len(engine.ledger) == 51
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_a_worker_uses_the_layer_and_says_the_same(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

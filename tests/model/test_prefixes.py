@@ -62,6 +62,7 @@ def read_tokens(turn: Turn) -> int:
 @pytest.mark.model
 @pytest.mark.usefixtures("require_model")
 class TestWithRealWorkers:
+    @pytest.mark.slow
     async def test_a_second_process_reads_nothing_of_it_again(self, tiny_path: Path, cache: Path) -> None:
         first, _ = await run(tiny_path)
         assert read_tokens(first) > N_SYSTEM
@@ -76,6 +77,7 @@ class TestWithRealWorkers:
         assert read_tokens(other) < 80
         assert kept(cache) == [file]
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("harm", ["flipped bit", "truncated", "header", "empty", "foreign", "open to others"])
     async def test_what_is_damaged_or_foreign_is_ignored_with_a_note(
         self, tiny_path: Path, cache: Path, harm: str
@@ -103,6 +105,7 @@ class TestWithRealWorkers:
         third, notes = await run(tiny_path)  # it was written anew
         assert third.raw == first.raw and read_tokens(third) < 60 and notes == []
 
+    @pytest.mark.slow
     async def test_a_state_that_llama_cpp_refuses_costs_a_reading(
         self, tiny_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -123,6 +126,7 @@ class TestWithRealWorkers:
         assert again.raw == first.raw and read_tokens(again) == read_tokens(first)
         assert "does not take it" in notes[0]
 
+    @pytest.mark.slow
     async def test_what_the_worker_says_later_is_in_the_result_of_the_servers_run(
         self, tiny_path: Path, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -146,6 +150,7 @@ class TestWithRealWorkers:
             assert len(said) == int(harm), result.notes
             assert [event.text for event in events if isinstance(event, Note)] == list(result.notes)
 
+    @pytest.mark.slow
     async def test_each_thing_that_decides_the_state_is_in_the_key(self, tmp_path: Path, cache: Path) -> None:
         path = write_model(tmp_path / "m.gguf", texts={"frog.sampling": '{"temperature": 0.0}'})
 

@@ -120,6 +120,7 @@ def test_every_type_loads_and_generates(source: Path, imatrix: Path, tmp_path: P
     )
 
 
+@pytest.mark.slow
 def test_the_command_keeps_what_it_is_told_to(source: Path, imatrix: Path, tmp_path: Path) -> None:
     frog = Frog(tmp_path)
     target = tmp_path / "q.gguf"
@@ -160,6 +161,7 @@ def test_the_command_keeps_what_it_is_told_to(source: Path, imatrix: Path, tmp_p
     assert kinds_of(plain) == kinds and data[plain] != data[target]
 
 
+@pytest.mark.slow
 def test_the_best_mix_under_a_size(source: Path, imatrix: Path, tmp_path: Path) -> None:
     sizes = (480_000, 700_000, 1_200_000, 50_000_000)
     options = [
@@ -185,6 +187,7 @@ def test_the_best_mix_under_a_size(source: Path, imatrix: Path, tmp_path: Path) 
     assert recipe["tensors"]["token_embd.weight"] == kinds_of(tmp_path / "700000.gguf")["token_embd.weight"]
 
 
+@pytest.mark.slow
 def test_what_is_wrong_is_said_and_leaves_nothing(
     source: Path,
     imatrix: Path,
@@ -242,6 +245,7 @@ def large(folder: Path) -> Path:
     return write_model(folder / "large.gguf", shape, form="bf16")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["interrupt", "abort"])
 def test_an_end_in_the_middle_leaves_nothing(how: str, large: Path, tmp_path: Path) -> None:
     frog = Frog(tmp_path)
@@ -275,6 +279,7 @@ print(next(line.split()[1] for line in open("/proc/self/status") if line.startsw
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the peak of memory is read from /proc")
 def test_memory_is_bounded(large: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-c", _PEAK, large, tmp_path / "q.gguf"]

@@ -137,6 +137,7 @@ def test_the_real_vocabulary_splits_text_as_the_real_one_does(tmp_path: Path) ->
         model.close()
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     frog = Frog(tmp_path)
     made = frog("model", "synth", "tiny", "--mtp", "--json")

@@ -195,6 +195,7 @@ VALUES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", VALUES)
 def test_a_value_is_never_touched(engine: Any, what: str) -> None:
     said = THINK + call("Write", file_path="a.md", content=VALUES[what])
@@ -241,6 +242,7 @@ def test_without_a_limit_the_thought_leaves_a_quarter_of_the_turn(engine: Any) -
 LOOP = "Wait, maybe the parser is wrong here.\nActually, let me look at it again.\n"
 
 
+@pytest.mark.slow
 def test_a_thought_in_circles_is_closed_and_an_answer_in_circles_is_stopped(engine: Any) -> None:
     reply = play(begin(engine), engine, LOOP * 60, max_tokens=4000)
     assert [item.kind for item in reply.forced] == ["thought_repeats", "answer_repeats"]
@@ -249,6 +251,7 @@ def test_a_thought_in_circles_is_closed_and_an_answer_in_circles_is_stopped(engi
     assert 1500 <= closed <= 1700 and len(reply.raw) - closed <= 1700
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(st.integers(0, 2**31), st.floats(0.8, 3.0))
 def test_whatever_a_random_model_says_the_calls_can_be_read(shared_engine: Any, seed: int, temperature: float) -> None:
@@ -262,6 +265,7 @@ def test_whatever_a_random_model_says_the_calls_can_be_read(shared_engine: Any, 
     assert reply.usage.completion_tokens <= 300 + 30  # what is forced at the end may go beyond
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(st.lists(TAGS, max_size=25).map("".join))
 def test_any_stream_of_tags_gives_calls_that_can_be_read(shared_engine: Any, said: str) -> None:

@@ -94,6 +94,7 @@ def test_the_tokenizer_has_what_is_tried(chat: Chat) -> None:
     assert all(len(chat.vocab.tokenize(text)) == 1 for text in chat.tags)
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(st.data())
 def test_an_observation_and_an_issue_have_no_control_tokens(chat: Chat, data: st.DataObject) -> None:

@@ -124,6 +124,7 @@ async def test_cancelling_stops_the_generation_and_the_worker_lives(tiny_path: P
     assert await gone(pid)
 
 
+@pytest.mark.slow
 async def test_a_stopped_worker_is_killed(tiny_path: Path) -> None:
     model = WorkerModel(file_of(tiny_path))
     await model.open(LIMITS)
@@ -139,6 +140,7 @@ async def test_a_stopped_worker_is_killed(tiny_path: Path) -> None:
     await model.close()
 
 
+@pytest.mark.slow
 async def test_the_keeper_unloads_when_idle_and_replaces_the_dead(tiny_path: Path) -> None:
     keeper = WorkerKeeper(idle_unload_s=0.1)
     model = WorkerModel(file_of(tiny_path), keeper=keeper)

@@ -74,6 +74,7 @@ def process_of(model: WorkerModel) -> psutil.Process:
     return psutil.Process(model._worker.pid)
 
 
+@pytest.mark.slow
 async def test_fifty_cancels_in_a_row_change_nothing(tiny_path: Path, keeper: WorkerKeeper) -> None:
     expected = await answer(tiny_path)
     model = model_of(tiny_path, keeper=keeper)
@@ -108,6 +109,7 @@ async def test_two_requests_at_once_are_answered_one_after_the_other(tiny_path: 
     assert expected[0] == expected[1]
 
 
+@pytest.mark.slow
 async def test_two_runs_at_once_give_what_each_gives_alone(tiny_path: Path, keeper: WorkerKeeper) -> None:
     issues = ["The first issue.", "Quite another one, and longer."]
     alone = [await answer(tiny_path, issue) for issue in issues]
@@ -241,6 +243,7 @@ async def test_a_file_that_contradicts_itself_is_refused_by_name(
     assert await answer(tiny_path, keeper=keeper) == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [
@@ -353,6 +356,7 @@ def small_group() -> Iterator[Callable[[int], None]]:
             time.sleep(0.05)
 
 
+@pytest.mark.slow
 async def test_a_worker_that_the_system_ends_for_want_of_memory_says_so(
     tiny_path: Path, busy_path: Path, small_group: Callable[[int], None], keeper: WorkerKeeper
 ) -> None:
@@ -383,6 +387,7 @@ async def test_an_abort_signal_says_so(tiny_path: Path) -> None:
 # --- two editors ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_the_second_editor_is_told_of_the_first(
     tiny_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

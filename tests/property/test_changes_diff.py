@@ -131,6 +131,7 @@ def git_apply(root: str, text: str, *options: str) -> None:
 GIT = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
+@pytest.mark.slow
 @GIT
 @given(edited())
 def test_git_apply_gives_the_changed_tree_and_back(pair: tuple[Tree, Tree]) -> None:

@@ -90,6 +90,7 @@ def merge_of_git(texts: tuple[bytes, bytes, bytes]) -> bytes | None:
     return done.stdout if done.returncode == 0 else None
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.one_of(triples(), st.tuples(git_texts, git_texts, git_texts)))
 def test_as_git_or_a_conflict(texts: tuple[bytes, bytes, bytes]) -> None:

@@ -88,6 +88,7 @@ def apply(folder, patch):
     subprocess.run(["git", "apply", "-"], cwd=folder, input=data, check=True, capture_output=True)
 
 
+@pytest.mark.slow
 @pytest.mark.jail
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
 async def test_in_the_jail(case, tmp_path, sealed, backend):

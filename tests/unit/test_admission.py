@@ -88,6 +88,7 @@ def test_a_template_is_tried(tmp_path: Path, template: str, reason: str) -> None
     assert str(path) in caught.value.message and caught.value.hint
 
 
+@pytest.mark.slow
 def test_every_door_is_closed(tmp_path: Path) -> None:
     frog = Frog(tmp_path)
     (tmp_path / "project").mkdir()
@@ -106,6 +107,7 @@ def test_every_door_is_closed(tmp_path: Path) -> None:
     assert not list((tmp_path / "data").rglob("*.gguf"))
 
 
+@pytest.mark.slow
 def test_a_kept_file_that_cannot_serve_is_found(tmp_path: Path) -> None:
     """One that an earlier version let in."""
     frog = Frog(tmp_path)

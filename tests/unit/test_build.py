@@ -99,6 +99,7 @@ def keep_wheel(folder: Path, **said: str) -> str:
     return name
 
 
+@pytest.mark.slow
 def test_a_build_for_a_gpu_is_never_served_the_other_wheel(environment: Path) -> None:
     cuda, cpu = {"CMAKE_ARGS": "-DGGML_CUDA=on"}, {"CMAKE_ARGS": "-DGGML_CUDA=off"}
     plain, for_cuda, without = (keep_wheel(environment, **said) for said in ({}, cuda, cpu))

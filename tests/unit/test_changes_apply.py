@@ -348,6 +348,7 @@ FULL_DISK = """
 """
 
 
+@pytest.mark.slow
 def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     mount = f'mount -t tmpfs -o size=256k none {tmp_path} && exec "$@"'
     command = [

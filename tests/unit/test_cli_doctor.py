@@ -52,6 +52,7 @@ def test_the_bundled_model_is_called_what_it_is() -> None:
     assert "qwen35" in report.file
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()

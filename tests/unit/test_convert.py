@@ -87,6 +87,7 @@ def test_a_checkpoint_in_f32_gives_the_very_values_that_synth_writes(tmp_path: P
         np.testing.assert_allclose(made[name].data, tensor.data, rtol=1e-5, atol=1e-7, err_msg=name)
 
 
+@pytest.mark.slow
 def test_the_command_makes_it_and_says_what_it_left_out(whole: Path, tmp_path: Path) -> None:
     frog = Frog(tmp_path)
     out = tmp_path / "made.gguf"
@@ -159,6 +160,7 @@ def test_exponentials_are_those_of_the_library_in_torch() -> None:
     np.testing.assert_array_equal(exponential(far), np.array([np.nan, np.inf, 0, np.inf, 0], dtype=np.float32))
 
 
+@pytest.mark.slow
 def test_memory_stays_the_same_whatever_the_size(tmp_path: Path) -> None:
     """64 MiB above what the program itself takes, of a checkpoint of 135 MB: a tensor alone has 67."""
     shape = replace(TINY, hidden=512, vocabulary=65_536, feed_forward=8192)
@@ -204,6 +206,7 @@ def test_a_conversion_that_is_stopped_leaves_nothing(whole: Path, tmp_path: Path
 # --- what it refuses ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_said_before_and_while_writing(
     whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

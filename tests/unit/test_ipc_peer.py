@@ -175,6 +175,7 @@ def test_handshake_and_bytes():
             from_base64(wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(20)
 async def test_a_child_that_never_reads_does_not_hold_up_the_end():
     child = await asyncio.create_subprocess_exec(

@@ -437,6 +437,7 @@ async def test_an_error_answer_is_not_applied(folder: Path) -> None:
     assert "no such operation" in rows["a.py"]["detail"]
 
 
+@pytest.mark.slow
 async def test_an_editor_that_never_answers_but_applies(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery, "ANSWER_TIMEOUT_S", 0.2)
     editor = InProcess(folder)

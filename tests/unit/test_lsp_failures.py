@@ -133,6 +133,7 @@ def test_control_characters_are_seen() -> None:
     assert "\\x00\\u202e" in made
 
 
+@pytest.mark.slow
 def test_real_outputs(tmp_path: Path) -> None:
     """What pytest and unittest of this machine print, with colours."""
     (tmp_path / "calc.py").write_text("def add(a, b):\n    return a - b\n")

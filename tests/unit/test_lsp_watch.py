@@ -118,6 +118,7 @@ def save_as_editors_do(path: Path) -> None:
     path.with_suffix(".tmp").rename(path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", [SystemWatch, PollWatch])
 @pytest.mark.parametrize("how", [change, save_as_editors_do, Path.unlink])
 async def test_a_change_is_told(tmp_path: Path, way: Any, how: Callable[[Path], object]) -> None:

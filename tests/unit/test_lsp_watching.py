@@ -101,6 +101,7 @@ async def world(folder: Path) -> AsyncIterator[World]:
     await made.application.stop()
 
 
+@pytest.mark.slow
 async def test_a_change_is_told_once_and_said_once(world: World) -> None:
     world.propose("r", modified("a.py"), modified("pkg/b.py"))
     world.propose("s", modified("pkg/b.py"))
@@ -129,6 +130,7 @@ async def test_what_changes_nothing_is_not_told(world: World) -> None:
     assert (world.told, world.logged) == ([], [])
 
 
+@pytest.mark.slow
 async def test_our_own_edit_is_no_news_and_makes_no_loop(world: World) -> None:
     first, second = modified("a.py"), modified("pkg/b.py")
     record = world.propose("r", first, second)
@@ -151,6 +153,7 @@ async def test_our_own_edit_is_no_news_and_makes_no_loop(world: World) -> None:
     assert len(world.told) == n_told
 
 
+@pytest.mark.slow
 async def test_a_file_moved_by_hand_is_found_but_not_followed(world: World) -> None:
     record = world.propose("r", modified("a.py", BASE + "unique\n"))
     (world.folder / "a.py").write_text(BASE + "unique\n")
@@ -165,6 +168,7 @@ async def test_a_file_moved_by_hand_is_found_but_not_followed(world: World) -> N
     assert record.seems_at == {}
 
 
+@pytest.mark.slow
 async def test_a_folder_that_is_removed(world: World) -> None:
     world.propose("r", modified("pkg/b.py"))
     await world.watched()
@@ -178,6 +182,7 @@ async def test_a_folder_that_is_removed(world: World) -> None:
     await world.until(lambda: len(world.told) == 2)
 
 
+@pytest.mark.slow
 async def test_a_renamed_file_is_watched_where_it_is(world: World) -> None:
     world.propose("r", modified("a.py"))
     await world.watched()
@@ -190,6 +195,7 @@ async def test_a_renamed_file_is_watched_where_it_is(world: World) -> None:
     assert world.told == [("r", frozenset({"a.py"}))], "by its name in the snapshot"
 
 
+@pytest.mark.slow
 async def test_typing_is_told_and_not_said(world: World) -> None:
     world.propose("r", modified("a.py"))
     await world.watched()
@@ -220,6 +226,7 @@ async def test_nothing_is_watched_when_nothing_waits(world: World) -> None:
 # --- the client's watching ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 async def test_the_client_watches_where_it_offers_to(folder: Path) -> None:
     world = World(folder, Wire(), REGISTERS)
     record = world.propose("r", modified("a.py"))
@@ -277,6 +284,7 @@ async def test_a_client_that_refuses_is_no_loss(folder: Path, monkeypatch: pytes
     assert world.watching._way._task is None
 
 
+@pytest.mark.slow
 async def test_ending_stops_the_watching(world: World) -> None:
     world.propose("r", modified("a.py"))
     await world.watched()

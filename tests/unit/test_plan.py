@@ -250,6 +250,7 @@ def test_an_engine_that_does_not_load_says_why(monkeypatch: pytest.MonkeyPatch, 
     assert rates is None and "the engine ended with exit code 1" in (problem or "")
 
 
+@pytest.mark.slow
 def test_the_command_without_an_engine(tmp_path: Path) -> None:
     frog = Frog(tmp_path)
     frog.env["LLAMA_CPP_LIB_PATH"] = str(tmp_path / "none")

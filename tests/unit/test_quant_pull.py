@@ -330,6 +330,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 NAME = f"frogs/tiny-GGUF/{FILE}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
 def test_a_command_that_is_killed_goes_on_next_time(hub: HubServer, data: bytes, how: signal.Signals) -> None:
     hub.faults.bytes_per_s = 100_000
@@ -353,6 +354,7 @@ def test_a_command_that_is_killed_goes_on_next_time(hub: HubServer, data: bytes,
     assert hub.seen_cdn[-1].range is not None
 
 
+@pytest.mark.slow
 def test_two_commands_at_once_get_it_once(hub: HubServer, data: bytes) -> None:
     hub.faults.bytes_per_s = 400_000
     processes = [command(hub, "pull", NAME, "--json") for _ in range(2)]
@@ -362,6 +364,7 @@ def test_two_commands_at_once_get_it_once(hub: HubServer, data: bytes) -> None:
     assert len(hub.seen_cdn) == 1
 
 
+@pytest.mark.slow
 def test_without_a_name_it_takes_what_the_plan_recommends(
     hub: HubServer, data: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -380,6 +383,7 @@ def test_without_a_name_it_takes_what_the_plan_recommends(
     assert "MIT in the header of the model card, Apache-2.0 in its text" in err  # both licences, before the download
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_a_bar_and_a_file_gets_lines(hub: HubServer) -> None:
     hub.faults.bytes_per_s = 2_000_000
     code, _, err = finish(command(hub, "pull", NAME))
@@ -409,6 +413,7 @@ def test_a_terminal_gets_a_bar_and_a_file_gets_lines(hub: HubServer) -> None:
     assert "━".encode() in shown and b"MB/s" in shown and b" % of " not in shown
 
 
+@pytest.mark.slow
 def test_errors_of_a_command(hub: HubServer) -> None:
     hub.faults.hub_status = 500
     code, out, err = finish(command(hub, "pull", NAME, "--json"))

@@ -133,6 +133,7 @@ def test_what_cannot_be_is_said(tmp_path: Path, dtype: str, n_shards: int) -> No
         write_checkpoint(tmp_path / "c", ODD, dtype=dtype, n_shards=n_shards)
 
 
+@pytest.mark.slow
 def test_the_command(tmp_path: Path) -> None:
     frog = Frog(tmp_path)
     made = frog(

@@ -27,6 +27,7 @@ def _passes(files: dict[str, str], folder: Path) -> bool:
     return subprocess.run(ARGV, cwd=folder, capture_output=True, timeout=60, check=False).returncode == 0
 
 
+@pytest.mark.slow
 def test_there_are_200_of_all_kinds_and_a_third_of_them_are_written_by_hand(tasks: list[Task]) -> None:
     assert len({task.name for task in tasks}) == len(tasks) == N_TASKS
     counts = [sum(task.kind == kind for task in tasks) for kind in KINDS]
@@ -54,6 +55,7 @@ def test_a_repair_may_touch_the_faulty_line_alone(tasks: list[Task]) -> None:
         assert not task.is_clean("\n" + task.right.replace("return", "return  ", 1)), task.name
 
 
+@pytest.mark.slow
 def test_training_shares_no_name_no_shape_and_no_wording_with_them(tasks: list[Task]) -> None:
     assert unseen.violations(tasks, 240) == []
 

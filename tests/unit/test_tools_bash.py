@@ -93,6 +93,7 @@ async def test_a_flood_is_counted_and_not_kept(tmp_path):
         assert peak_kib(run.process.pid) < 100_000
 
 
+@pytest.mark.slow
 async def test_a_time_out_kills_the_tree_and_says_what_was_printed(tmp_path):
     command = (
         "echo begun; (trap '' TERM; sleep 301 & echo $! > child; sleep 302) & "
@@ -108,6 +109,7 @@ async def test_a_time_out_kills_the_tree_and_says_what_was_printed(tmp_path):
             await gone(int((tmp_path / name).read_text()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("given", "shown"), [({"timeout": 1500}, "1.5"), ({"timeout_ms": 300}, "0.3"), ({"timeout": 0.2}, "0.2")]
 )
@@ -130,6 +132,7 @@ async def test_a_background_child_does_not_hold_the_call_and_lives_on(tmp_path):
     await gone(pid)  # and ends with the run
 
 
+@pytest.mark.slow
 async def test_a_daemon_survives_the_time_out_of_a_later_call(tmp_path):
     async with running(tmp_path) as run:
         await run("Bash", command="setsid nohup sleep 301 > /dev/null 2>&1 & echo $! > daemon")
@@ -177,6 +180,7 @@ async def test_a_cancelled_task_ends_its_command(tmp_path):
         assert "Exit code: 0" in await run("Bash", command="true")
 
 
+@pytest.mark.slow
 async def test_the_test_command(tmp_path):
     async with running(tmp_path) as run:
         command = "for i in $(seq 100); do echo out $i; echo err $i >&2; done; exit 7"

@@ -42,11 +42,13 @@ def run(program: str, *arguments: str) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("require_modules")
 def test_types() -> None:
     run(str(MODULES / ".bin" / "tsc"), "-p", ".")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("require_modules")
 def test_units() -> None:
     assert re.search(r"Tests\s+\d+ passed", run(str(MODULES / ".bin" / "vitest"), "run"))
