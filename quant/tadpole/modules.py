@@ -195,6 +195,11 @@ def build(random: Random, names: Names, good: Source, kind: str, wording: Wordin
     return _project(random, names, good, (bad, m, kind), (old, new), failing, wording)
 
 
+def _error(got: str, expected: str) -> str:
+    """What a test says of an outcome that is not the expected one."""
+    return got[1:] if got.startswith("!") else f"AssertionError: {got} != {expected}"
+
+
 def _attempts(
     random: Random, bad: str, m: Mutation, edit: tuple[str, str], failing: tuple[str, str, str, str]
 ) -> tuple[Attempt, ...]:
@@ -214,8 +219,7 @@ def _attempts(
         got = outcome(text, expression)
         if got == expected or _equal(got, expected) or len(got) > 120:
             continue
-        error = got[1:] if got.startswith("!") else f"AssertionError: {got} != {expected}"
-        out.append(Attempt(think_lines(lines, guess.line), old, new, error))
+        out.append(Attempt(think_lines(lines, guess.line), old, new, _error(got, expected)))
         if len(out) == _MOST_ATTEMPTS:
             break
     return tuple(out)
@@ -231,7 +235,7 @@ def _project(
     path = random.choice((f"{module}.py", f"{folder}/{module}.py", f"{folder}/{module}.py", f"src/{module}.py"))
     case = "".join(part.capitalize() for part in module.split("_")) + "Test"
     wrong_line = bad.split("\n")[m.line]
-    error = got[1:] if got.startswith("!") else f"AssertionError: {got} != {expected}"
+    error = _error(got, expected)
     fault = wordings.Fault(
         m.family, path, m.line + 1, max(wrong_line.find(m.wrong), 0) + 1, wrong_line.strip(), m.function,
         f"test_{tested.lower()}", f"test_{module}.{case}", expression, error, expected, got, m.wrong, m.right, m.owner,
